@@ -30,6 +30,7 @@ from tests.servers import (
 
 NODES = ("n1", "n2")
 CLUSTER = "joblens"
+QOS = "fast"  # beside the usual one
 CPUS_PER_NODE = 2
 MEMORY_MB_PER_NODE = 4000
 _PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "sbatch", "munged", "mariadbd", "mariadb-install-db")
@@ -69,11 +70,15 @@ AccountingStoragePort={accounts}
 AccountingStoragePass={folder}/munge.sock
 AccountingStorageTRES=gres/gpu
 AccountingStoreFlags=job_comment
+MailProg={folder}/mail
 {nodes}
 PartitionName=main Nodes={names} Default=YES MaxTime=1-00:00:00 DefaultTime=01:00:00 DefMemPerCPU=500 State=UP
 PartitionName=short Nodes={names} MaxTime=00:02:00 DefaultTime=00:01:00 DefMemPerCPU=500 State=UP
 """
-_NODE = "NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory}"
+_NODE = (
+    "NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory}"
+    " Feature=on-{name}"
+)
 _DBD_CONF = """\
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.sock
@@ -127,6 +132,8 @@ class SlurmServer(Server):
             (self.folder / folder).mkdir()
         _write_private(self.folder / "munge.key", os.urandom(64))
         _write_private(self.folder / "slurmdbd.conf", _DBD_CONF.format(**names).encode())
+        (self.folder / "mail").write_text(f'#!/bin/sh\necho "$@" >> {self.folder}/mails\n')
+        (self.folder / "mail").chmod(0o755)
         self.conf.write_text(_SLURM_CONF.format(**names, nodes=nodes))
         self._make_database(password)
 
@@ -157,11 +164,22 @@ class SlurmServer(Server):
         self._start("slurmdbd", ["slurmdbd", "-D"], self._has_accounts)
         if not (self.folder / "cluster-known").exists():
             self.ask("sacctmgr", "-i", "add", "cluster", CLUSTER)
+            self.ask("sacctmgr", "-i", "add", "qos", QOS)
+            # Without associations nobody's jobs have another quality of service than the usual one.
+            self.ask("sacctmgr", "-i", "add", "account", "test")
+            self.ask("sacctmgr", "-i", "add", "user", _own_name(), "account=test", f"qos=normal,{QOS}")
             (self.folder / "cluster-known").touch()
         self._start("slurmctld", ["slurmctld", "-D"], lambda: self._says("scontrol", "ping") is not None)
         for node in NODES:
             self._start(f"slurmd-{node}", ["slurmd", "-D", "-N", node], lambda: True)
         self._wait("nodes that are idle", self.is_ready)
+
+    def mails(self) -> list[str]:
+        """Subject and recipient of each mail that Slurm sent."""
+        try:
+            return (self.folder / "mails").read_text().splitlines()
+        except FileNotFoundError:
+            return []
 
     def is_ready(self) -> bool:
         words = (self._says("sinfo", "-h", "-N", "-p", "main", "-o", "%t") or "").split()

@@ -25,7 +25,7 @@ from joblens.model.details import (
 )
 from joblens.model.errors import AmbiguousJob, StoreError, UnknownJob
 from joblens.model.history import HistoryQuery, SortKey
-from joblens.model.job import Record, Status
+from joblens.model.job import Placement, Record, Status
 from joblens.model.run_link import RunLink
 from joblens.model.writes import CancelAsked, DetailsTaken, Write
 from joblens.ports.store import Store
@@ -224,6 +224,20 @@ def test_digits_are_a_jobs_number_and_never_the_beginning_of_its_id(store: Store
 def test_of_several_jobs_with_one_own_id_the_newest_is_found(store: Store) -> None:
     store.apply([*whole_job("a1", external_id="x"), *whole_job("b1", external_id="x")])
     assert store.find("x").job.uuid == "b1"
+
+
+def test_jobs_are_found_by_where_a_cluster_ran_them(store: Store) -> None:
+    for uuid, job_id in (("a1", "47"), ("b1", "47_0"), ("c1", "47_10"), ("d1", "471"), ("e1", "")):
+        placement = Placement(engine="slurm", job_id=job_id) if job_id else None
+        store.apply([queued(uuid), started(uuid, placement=placement)])
+
+    def found(job_id: str) -> list[str]:
+        return sorted(record.job.uuid for record in store.records(HistoryQuery(cluster_job=job_id)))
+
+    assert found("47") == ["a1", "b1", "c1"]  # of an array: all its elements
+    assert found("47_10") == ["c1"]
+    assert found("47_1") == []
+    assert found('7"') == found("%") == []
 
 
 @pytest.mark.parametrize("ident", ["", "  ", "nothing", "77", "%", "9" * 40, "ffff\U0010ffff"])

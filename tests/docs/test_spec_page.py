@@ -31,6 +31,8 @@ WORDS = {
     Kind.METADATA: "any",
     Kind.REQUIREMENTS: "name or mapping",
     Kind.SIGNAL: "text",
+    Kind.OPTION_WORD: "text",
+    Kind.LABEL: "text",
     Kind.STAGGER: "duration or bool",
     Kind.WALLTIME: "text",
     Kind.SLURM_MEMORY: "text",
@@ -67,7 +69,8 @@ def bounds_of(key: Key) -> str:
     if key.most is not None:
         said.append(f"At most {key.most:g}.")
     if key.only_with is not None:
-        said.append(f"Only with `{key.only_with[0]}` {' or '.join(key.only_with[1])}.")
+        where = "No effect without" if key.warns_elsewhere else "Only with"
+        said.append(f"{where} `{key.only_with[0]}` {' or '.join(key.only_with[1])}.")
     if key.no_effect is not None:
         values = "".join(f" `{str(value).lower()}`" for value in key.no_effect.only)
         engines = f" with {', '.join(key.no_effect.engines)}" if key.no_effect.engines else ""

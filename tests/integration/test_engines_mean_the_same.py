@@ -242,6 +242,45 @@ def test_gpus_that_are_nowhere_are_refused_before_anything_runs(here: Engine, th
         store.close()
 
 
+# ---- actions of workers ----------------------------------------------------------------------------------
+
+WORKERS = """
+name: workers
+actions:
+  - trigger_type: on_worker_start
+    action_type: run_commands
+    commands: ["echo begun >> workers", "echo ready >> workers"]
+  - {trigger_type: on_worker_complete, action_type: run_commands, commands: ["echo left >> workers"]}
+jobs:
+  - {name: first, command: "cp workers seen"}
+  - {name: second, command: "true", depends_on: [first]}
+"""
+
+
+def test_every_worker_runs_its_commands_before_its_first_job_and_after_its_last(there: Engine) -> None:
+    _, records = there.run(WORKERS, code=0)
+    assert there.desk.lines("seen")[:2] == ["begun", "ready"]
+
+    def has_left() -> bool:
+        lines = there.desk.lines("workers")
+        return lines.count("left") == lines.count("begun") == lines.count("ready")
+
+    wait_until(has_left, timeout=60.0)
+    begun = [record for name, record in records.items() if name.startswith("action-1.1@")]
+    assert len(begun) == there.desk.lines("workers").count("begun")
+    assert all(record.outcome and record.outcome.usage.cpu_total_usec for record in begun)
+
+
+def test_a_command_of_a_worker_that_fails_keeps_no_job_from_running(there: Engine) -> None:
+    text = WORKERS.replace('"echo begun >> workers"', '"echo begun >> workers; exit 3"').replace(
+        "cp workers", "touch"
+    )
+    document, _ = there.run(text, code=1)
+    assert states(document) == {"first": "completed", "second": "completed"}
+    assert [action["name"] for action in document["failed_actions"]][:1] == ["action-1.1"]
+    assert "ready" not in there.desk.lines("workers")
+
+
 # ---- dry runs -------------------------------------------------------------------------------------------
 
 DRY = """

@@ -137,7 +137,7 @@ def test_sweeps_become_arrays_and_other_jobs_an_sbatch_each(slurm: SlurmServer, 
     folder = desk.folder / "output"
     (two,) = folder.rglob("two/stdout*")
     assert two.read_text().strip() == "2"
-    wait_until(lambda: state_in_slurm(slurm, found["broken"].job_id) == "COMPLETED")
+    wait_until(lambda: state_in_slurm(slurm, found["broken"].job_id) == "FAILED")
 
 
 def test_many_small_jobs_share_one_allocation_which_ends_with_the_run(
@@ -269,7 +269,7 @@ def test_a_job_whose_place_slurm_ends_runs_again_in_another(slurm: SlurmServer, 
     process = desk.start("run", desk.write(GATED % 1), *SLURM)
     wait_until(lambda: len(desk.lines("ran")) == 1)
     (first,) = places(desk)[0]
-    slurm.ask("scancel", "--signal=KILL", "--full", first.job_id)
+    slurm.ask("scancel", "--signal=KILL", "--batch", first.job_id)  # Slurm calls that FAILED
     wait_until(lambda: len(desk.lines("ran")) == 2, what="another worker", timeout=40)
     (desk.folder / "go").touch()
     assert ended(process) == 0

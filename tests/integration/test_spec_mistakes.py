@@ -94,8 +94,9 @@ TOLD = [
     "item 1 of exit_codes in a rule must be an exit code from 1 to 255, not 0",
     "Slurm scheduler 'short' has no 'account'",
     (
-        "trigger_type in an action must be on_workflow_start, on_workflow_complete, on_jobs_ready or "
-        "on_jobs_complete, not 'on_jobs_complet'; did you mean 'on_jobs_complete'?"
+        "trigger_type in an action must be on_workflow_start, on_workflow_complete, on_jobs_ready, "
+        "on_jobs_complete, on_worker_start or on_worker_complete, not 'on_jobs_complet'; "
+        "did you mean 'on_jobs_complete'?"
     ),
     "there is no job 'nobody'",
     "jobs wait for each other: 'a' needs 'c' needs 'a'",

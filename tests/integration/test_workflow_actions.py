@@ -137,3 +137,23 @@ jobs:
     (desk.folder / "go").touch()
     desk.call("resume", "1.1", code=1)
     assert sorted(desk.lines("ran")) == ["a", "a", "b"]
+
+
+WORKER = """
+name: worker
+actions:
+  - {trigger_type: on_worker_start, action_type: run_commands, commands: ["echo begun >> ran"]}
+  - {trigger_type: on_worker_complete, action_type: run_commands, commands: ["echo left >> ran"]}
+jobs:
+  - {name: a, command: "echo job >> ran; test -f quick || sleep 60"}
+"""
+
+
+def test_this_machine_is_the_worker_of_a_run_in_each_of_its_lives_also_when_it_is_ended(
+    desk: WorkflowDesk,
+) -> None:
+    terminated(desk, WORKER, "job")
+    assert desk.lines("ran") == ["begun", "job", "left"]
+    (desk.folder / "quick").touch()
+    desk.call("resume", "1.1", code=0)
+    assert desk.lines("ran") == ["begun", "job", "left"] * 2

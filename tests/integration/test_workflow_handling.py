@@ -1,6 +1,7 @@
 """Failures that are handled, time-outs, user data and actions, in real runs."""
 
 import itertools
+import json
 import sys
 
 import pytest
@@ -212,3 +213,32 @@ jobs:
     document = desk.run(text, "--time", "1s", code=1)
     assert states(document)["one"] in ("terminated", "ready")
     assert document["run_status"] == "stopped"
+
+
+def test_user_data_arrives_in_strings_and_here_documents(desk: WorkflowDesk) -> None:
+    text = """
+name: quoting
+user_data:
+  - {name: d, data: {say: "it's $HOME `id` \\\\ \\"q\\"\\n"}}
+  - {name: n, data: "a[$(touch broken)]"}
+jobs:
+  - name: word
+    command: printf '%s\\n' ${user_data.input.d} > word
+  - name: quoted
+    command: printf '%s\\n' "${user_data.input.d}" > quoted
+  - name: document
+    command: |
+      cat > document <<END
+      ${user_data.input.d}
+      END
+  - name: arithmetic
+    command: echo $((${user_data.input.n}))
+"""
+    desk.call("run", desk.write(text), "-q", code=1)
+    expected = json.dumps({"say": 'it\'s $HOME `id` \\ "q"\n'}, separators=(",", ":"))
+    for name in ("word", "quoted", "document"):
+        assert (desk.folder / name).read_text() == expected + "\n"
+    assert not (desk.folder / "broken").exists()
+    shown = desk.call("results", "1", "--json", code=0).stdout
+    assert states(json.loads(shown))["arithmetic"] == "failed"
+    assert "its value is no number" in desk.call("show", "arithmetic", code=0).stdout

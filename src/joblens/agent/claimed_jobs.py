@@ -99,12 +99,12 @@ class ClaimedJobs:
         order, uuid = claim.ticket.order, claim.job.uuid
         argv = self._programs.command_of(order)
         _check_words(order)
-        meant = self._of_its_run(self._here(order.folder), claim.job)
+        meant = self._of_its_run(self.here(order.folder), claim.job)
         folder = meant or os.path.join(self._logs_dir, uuid)
         if claim.fence > 1 and not meant:
             folder = os.path.join(folder, f"attempt-{claim.fence}")  # what the lost one printed stays
         work_dir = "" if order.cwd else os.path.join(folder, WORK)
-        cwd = self._here(order.cwd) or work_dir
+        cwd = self.here(order.cwd) or work_dir
         try:
             if work_dir:
                 shutil.rmtree(work_dir, ignore_errors=True)
@@ -144,7 +144,8 @@ class ClaimedJobs:
             return job
         return replace(job, requirements=replace(asked, timeout_s=left_s))
 
-    def _here(self, path: str) -> str:
+    def here(self, path: str) -> str:
+        """Where a folder is on this machine."""
         for there, here in self._elsewhere.items():
             if path == there or path.startswith(there.rstrip("/") + "/"):
                 return here + path[len(there.rstrip("/")) :]

@@ -6,13 +6,17 @@ it waits before it writes how a job ended; should it be told meanwhile, others r
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.agent.loop import Loop
 from joblens.agent.recorder import Recorder, uuid_of
+from joblens.model.job import Outcome
 from joblens.model.writes import JobEnded, Write
+
+Rewrite = Callable[[str, Outcome], Outcome]  # by the job's uuid
 
 
 class _Held(Struct):
@@ -27,7 +31,8 @@ class HeldEnds:
         self._loop = loop
         self._lock = threading.Lock()
         self._held: dict[str, _Held] = {}  # by job, the first to end first
-        self._is_open = False
+        self._is_open = self._is_frozen = False
+        self._rewrite: Rewrite | None = None
         recorder.sieve = self.sift
 
     def sift(self, batch: Sequence[Write]) -> list[Write]:
@@ -45,17 +50,36 @@ class HeldEnds:
                 else:
                     passed.append(write)
             is_new = len(self._held) > had
-            due = [uuid for uuid, held in self._held.items() if self._is_open or held.due_s <= now_s]
+            due = [uuid for uuid, held in self._held.items() if self._is_due(held, now_s)]
             kept = [write for uuid in due for write in self._held.pop(uuid).writes]
         if is_new:
             self._loop.call(lambda: None)  # it has something to wake up for
-        return kept + passed
+        return [self._rewritten(write) for write in kept + passed]
 
-    def catch(self) -> list[str]:
-        """-> the jobs whose ends were not written yet, and will not be"""
+    def _is_due(self, held: _Held, now_s: float) -> bool:
+        return self._is_open or (not self._is_frozen and held.due_s <= now_s)
+
+    def _rewritten(self, write: Write) -> Write:
+        if self._rewrite is None or not isinstance(write, JobEnded):
+            return write
+        return replace(write, outcome=self._rewrite(write.uuid, write.outcome))
+
+    def freeze(self) -> None:
+        """Writes no end until `release` or `open`: why the place ends is being asked for."""
+        self._is_frozen = True
+
+    def release(self, rewrite: Rewrite | None = None) -> None:
+        """Writes ends again, as `rewrite` has them."""
+        self._rewrite = rewrite
+        self._is_frozen = False
+        self._recorder.put([])
+
+    def catch(self, but: Collection[str] = ()) -> list[str]:
+        """-> the jobs whose ends were not written yet, and will not be. `but`: not these"""
         with self._lock:
-            uuids = list(self._held)
-            self._held.clear()
+            uuids = [uuid for uuid in self._held if uuid not in but]
+            for uuid in uuids:
+                del self._held[uuid]
         return uuids
 
     def open(self) -> None:
@@ -66,7 +90,7 @@ class HeldEnds:
 
     def next_wake_s(self) -> float | None:
         with self._lock:
-            return next((held.due_s for held in self._held.values()), None)
+            return None if self._is_frozen else next((held.due_s for held in self._held.values()), None)
 
     def wake(self) -> None:
         self._recorder.put([])

@@ -6,7 +6,7 @@ a thread of its own (`agent.ticket_desk`), the slots have theirs (`agent.run_slo
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from joblens.agent.leftovers import Leftovers
 from joblens.agent.loop import Timed
 from joblens.agent.lost_workers import Journals, LostWorkers, look_every_s
 from joblens.agent.outcome import not_started
+from joblens.agent.served_runs import ServedRuns
 from joblens.agent.store_watch import StoreWatch
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.agent.ticket_keeping import TicketKeeping
@@ -29,14 +30,17 @@ from joblens.agent.ticket_search import TicketSearch
 from joblens.agent.worker_endings import (
     cancelled_before_start,
     count_of_jobs,
+    ended_with_place,
     is_spent,
     must_not_run_twice,
+    would_be_lost,
 )
 from joblens.agent.worker_hosts import WorkerHosts
 from joblens.agent.worker_plan import Fences, WorkerPlan, WorkerView
 from joblens.model.delivery import Claim
 from joblens.model.errors import JoblensError, LaunchError
-from joblens.model.job import Attempt, Outcome, Record
+from joblens.model.job import Attempt, Job, Outcome, Record, Status
+from joblens.model.placing import PlaceEnding
 from joblens.model.secrets import SecretValues
 from joblens.model.writes import JobEnded
 from joblens.ports.bell import Bell
@@ -90,6 +94,9 @@ class QueueWorker:
             lease_s=plan.lease_s,
         )
         self._hosts = WorkerHosts(plan, kit, self)
+        self._served = ServedRuns(
+            plan.info.name, kit, self._maker, start=self._hosts.start_beside, is_ready=self._fill
+        )
         self._broker = BrokerPresence(self._view.note)
         claiming = Claiming(plan, self._keeping, self._maker, self._leftovers)
         self._search = TicketSearch(
@@ -101,9 +108,11 @@ class QueueWorker:
         self._is_called = False
         self._waiting: deque[ClaimedJob] = deque()  # claimed, and no place is free
         self._running: dict[str, ClaimedJob] = {}
+        self._began_us: dict[str, int] = {}  # when those that run began
         self._unwanted: set[str] = set()  # running jobs that are somebody else's now
         self._forgone: set[str] = set()  # jobs that are given back should they be claimed
         self._is_ending = self._is_giving_back = False
+        self._ended_by: tuple[PlaceEnding, dict[str, Job]] | None = None  # with the allocation
 
     # ---- the whole -----------------------------------------------------------------------------------
 
@@ -111,7 +120,7 @@ class QueueWorker:
         """Until it has been idle for long enough, or was asked to end and its jobs have ended."""
         kit = self._kit
         self._desk.start()
-        everyone: list[Timed] = [self, self._keeping, self._others]
+        everyone: list[Timed] = [self, self._keeping, self._others, self._served]
         if self._ends is not None:
             everyone.append(self._ends)
         for timed in everyone:
@@ -149,17 +158,17 @@ class QueueWorker:
         if self._running or self._waiting or self._clearing or self._claimed or self._search.is_asking:
             return False
         if self._is_giving_back:
-            return True  # what is not in the store yet is in the journal
+            return self._served.leave()  # what is not in the store yet is in the journal
         if self._keeping.held:
             return False
         if self._is_ending:
-            return True
+            return self._served.leave()
         idle_s = self._plan.idle_s
         if idle_s is None or self._heard or self._heard.are_left or not self._search.next_look_s:
             return False
         if self._others.is_more_to_come and not self._plan.is_hired:
             return False
-        if time.monotonic() - self._search.idle_since_s <= idle_s:
+        if time.monotonic() - self._search.idle_since_s <= idle_s or not self._served.leave():
             return False
         self._search.idle_since_s = time.monotonic()
         return self._may_leave()
@@ -193,16 +202,67 @@ class QueueWorker:
             for uuid in list(self._running):
                 self.drop(uuid)
 
-    def give_up_place(self) -> None:
-        """Somebody ends its place, and may have told its jobs before this worker: how those ended of which
-        nothing is written yet is not their own doing."""
-        while not self._is_giving_back:
+    @property
+    def is_ending(self) -> bool:
+        return self._is_ending
+
+    @property
+    def has_jobs(self) -> bool:
+        return bool(self._claimed or self._keeping.settling)
+
+    def hold_ends(self) -> None:
+        """Takes nothing more, and writes no end before it knows why its allocation ends (`give_up_place`)."""
+        if not self._is_ending:
             self.end()
-        over = self._claimed.keys() - self._running.keys() if self._ends is not None else ()
+        if self._ends is not None:
+            self._ends.freeze()
+
+    def give_up_place(self, ending: PlaceEnding | None = None) -> None:
+        """The allocation ends, and Slurm may have signalled the jobs before this worker: an end that is not
+        written yet was not the job's own. Jobs end as `ending` says; those that may run again elsewhere are
+        given back, as are all without an `ending`."""
+        final = self._ending_with_place(ending) if ending is not None else {}
+        if not self._is_ending:
+            self.end()
+        if ending is not None and final:
+            self._ended_by = (ending, final)
+            for uuid in final.keys() & self._running.keys():
+                self._end_job(uuid, at_once=False)
+        if not final or not final.keys() >= self._claimed.keys():
+            self._give_back_all(final)
+        if self._ends is not None:  # after those that go back were taken out
+            self._ends.release(partial(self._with_place, ending, final) if ending is not None else None)
+
+    def _ending_with_place(self, ending: PlaceEnding) -> dict[str, Job]:
+        """A job with an allocation of its own had all of its time; of a shared one it had what was left."""
+        claims = {uuid: held.claim for uuid, held in self._claimed.items()}
+        claims |= self._keeping.settling  # they may just have ended by the same signal
+        now_us = self._kit.clock.now_us()
+        return {
+            uuid: claim.job
+            for uuid, claim in claims.items()
+            if ending.status is not Status.TIMEOUT
+            or self._plan.tickets
+            or would_be_lost(self._plan, claim, self._began_us.get(uuid), now_us)
+        }
+
+    def _with_place(
+        self, ending: PlaceEnding, final: Mapping[str, Job], uuid: str, outcome: Outcome
+    ) -> Outcome:
+        return ended_with_place(final[uuid], outcome, ending) if uuid in final else outcome
+
+    def _give_back_all(self, but: Collection[str]) -> None:
+        if not self._is_giving_back:
+            self._is_giving_back = not but
+            going = [uuid for uuid in self._running if uuid not in but]
+            self._view.note(f"ends {count_of_jobs(len(going))} and gives them back")
+            for uuid in going:
+                self.drop(uuid)
+        over = self._claimed.keys() - self._running.keys() - set(but) if self._ends is not None else ()
         for uuid in over:
             self._kit.recorder.muted.add(uuid)
             self._unwanted.add(uuid)
-        for uuid in self._ends.catch() if self._ends is not None else ():
+        for uuid in self._ends.catch(but) if self._ends is not None else ():
             ended = self._keeping.forget_end(uuid)
             if ended is not None:
                 self._kit.recorder.muted.add(uuid)
@@ -300,6 +360,8 @@ class QueueWorker:
         while self._waiting and self._places.fits(self._waiting[0]):
             if not self._keeping.may_begin(self._waiting[0].uuid):
                 break  # this process or the store has slept: first it asks whether it still has them
+            if not self._served.may_begin(self._waiting[0]):
+                break
             self._begin(self._waiting.popleft())
         self._hosts.flush()
         self._search.claim_next()
@@ -318,15 +380,19 @@ class QueueWorker:
     def began(self, uuid: str, at_us: int) -> None:
         held = self._running.get(uuid)
         if held is not None:
+            self._began_us[uuid] = at_us
             self._view.began(held)
 
     def ended(self, uuid: str, outcome: Outcome) -> None:
         held = self._running.pop(uuid, None)
+        self._began_us.pop(uuid, None)
         if held is not None:
             self._places.leave(held, outcome.duration_s)
             self._search.idle_since_s = time.monotonic()
             self._search.has_more_room()
             self._fill()
+        else:
+            self._served.ended(uuid, outcome)
 
     def withdrawn(self, uuid: str) -> None:
         held = self._running.pop(uuid, None)
@@ -345,7 +411,11 @@ class QueueWorker:
     def recorded(self, record: Record) -> None:
         held = self._claimed.get(record.job.uuid)
         if held is None:
+            self._served.recorded(record.job.uuid)
             return
+        if self._ended_by is not None and record.outcome is not None:
+            outcome = self._with_place(*self._ended_by, held.uuid, record.outcome)
+            record = replace(record, status=outcome.status, outcome=outcome)
         if held.uuid in self._unwanted:
             self._has_dropped(held, record.attempt)
         else:

@@ -15,14 +15,16 @@ from joblens.agent.kit import Kit
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.run_commands import command_line
 from joblens.engine.run_events import RunActionCommand, RunRecovery, StartAttempt
+from joblens.model.delivery import WorkerActions, WorkerCommand
+from joblens.model.errors import InputError
 from joblens.model.ids import uuid_of
 from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Requirements
-from joblens.model.plan import Plan, PlannedJob
+from joblens.model.plan import Plan, PlannedAction, PlannedJob
 from joblens.model.run import Run
 from joblens.model.run_link import FileStamp, RunLink
 from joblens.model.secrets import SecretValues, redact_argv, redact_env, redact_params, secret_values
 from joblens.model.seeds import seeds_of
-from joblens.model.workflow_spec import Stdio, StdioMode
+from joblens.model.workflow_spec import ActionType, Stdio, StdioMode, TriggerType
 from joblens.plan.changes import command_digest
 from joblens.plan.srun_signal import srun_signal
 from joblens.probes.program_files import shell_of_workflows
@@ -81,13 +83,15 @@ class RunSetup(Struct, frozen=True, kw_only=True):
 
 
 class PreparedAttempt(Struct, frozen=True):
-    """`env`: changes to the environment all attempts have in common. `streams`: as slots take it."""
+    """`env`: changes to the environment all attempts have in common. `streams`: as slots take it. `refusal`:
+    why it cannot be started."""
 
     job: Job
     argv: tuple[str, ...]
     env: dict[str, str]
     folder: str
     streams: str
+    refusal: str = ""
 
 
 class AttemptMaker:
@@ -120,7 +124,9 @@ class AttemptMaker:
             "JOBLENS_OUTPUT_DIR": output_dir,
             "JOBLENS_STORE": self._setup.store_url,
             "TORC_WORKFLOW_ID": workflow,
+            "TORC_RUN_ID": str(run.number or 0),
             "TORC_OUTPUT_DIR": output_dir,
+            "TORC_WORKFLOW_SUBMISSION_DIR": self._setup.cwd,
         }
 
     def _written_env(self, planned: PlannedJob) -> dict[str, str]:
@@ -135,7 +141,7 @@ class AttemptMaker:
     def make(
         self, start: StartAttempt, data: Mapping[str, Any], inputs: tuple[FileStamp, ...] = ()
     ) -> PreparedAttempt:
-        """`data`: user data as it stands now. Raises InputError for a command no program can be given."""
+        """`data`: user data as it stands now."""
         planned = self._plan.jobs[start.index]
         written = self._written_env(planned)
         env = {
@@ -148,7 +154,12 @@ class AttemptMaker:
         }
         if start.gpus:
             env |= device_env(start.gpus)
-        command, is_shell, argv = command_line(planned, data, self._shell)
+        refusal = ""
+        try:
+            command, is_shell, argv = command_line(planned, data, self._shell)
+        except InputError as error:
+            command, is_shell, argv = planned.command, True, (self._shell, "-c", planned.command)
+            refusal = str(error)
         job = self._job(
             command,
             argv,
@@ -165,7 +176,7 @@ class AttemptMaker:
             job = replace(secret_values(given).hide_in_job(job), name=job.name, tags=job.tags)
         folder = os.path.join(self._logs_dir, self._folder(planned.name, start.attempt))
         return PreparedAttempt(
-            job, argv, env, folder, streams_of(planned.stdio or self._plan.execution.stdio)
+            job, argv, env, folder, streams_of(planned.stdio or self._plan.execution.stdio), refusal
         )
 
     def _job(  # noqa: PLR0913 - one field each
@@ -263,6 +274,36 @@ class AttemptMaker:
         action = self._plan.actions[command.action]
         name = f"action-{command.action + 1}.{command.command + 1}"
         return self._beside(name, action.spec.commands[command.command], {})
+
+    def make_worker_actions(self) -> WorkerActions | None:
+        """Commands that each worker of the run is to run; None: the plan has none."""
+        start, complete = (
+            tuple(
+                self._worker_command(place, action, trigger)
+                for place, action in enumerate(self._plan.actions)
+            )
+            for trigger in (TriggerType.ON_WORKER_START, TriggerType.ON_WORKER_COMPLETE)
+        )
+        on_start = tuple(command for commands in start for command in commands)
+        on_complete = tuple(command for commands in complete for command in commands)
+        if not on_start and not on_complete:
+            return None
+        return WorkerActions(
+            run=self._setup.run.uuid, env=self.common_env, on_start=on_start, on_complete=on_complete
+        )
+
+    def _worker_command(
+        self, place: int, action: PlannedAction, trigger: TriggerType
+    ) -> tuple[WorkerCommand, ...]:
+        spec = action.spec
+        if spec.trigger_type is not trigger or spec.action_type is not ActionType.RUN_COMMANDS:
+            return ()
+        made = [self.make_action(RunActionCommand(place, number)) for number in range(len(spec.commands))]
+        # It belongs to the worker that runs it, and has that one's environment.
+        return tuple(
+            WorkerCommand(place, number, replace(one.job, created_by=None, env={}), one.argv, one.folder)
+            for number, one in enumerate(made)
+        )
 
     def make_recovery(self, recovery: RunRecovery, exit_code: int | None) -> PreparedAttempt:
         planned = self._plan.jobs[recovery.index]

@@ -5,10 +5,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import json
-
 from joblens.model.plan import PlannedJob
-from joblens.plan.references import REFERENCE
+from joblens.plan.references import put_user_data
 
 # Words of these characters mean the same to every shell and to nobody else.
 _PLAIN = re.compile(r"[\w@%+=:,./ -]+", re.ASCII)
@@ -27,7 +25,7 @@ _SHELL_WORDS = frozenset(
 def command_line(
     planned: PlannedJob, data: Mapping[str, Any], shell: str
 ) -> tuple[str, bool, tuple[str, ...]]:
-    """-> (the line, whether a shell reads it, what runs)"""
+    """Returns the line, whether a shell reads it, and what runs. InputError: user data cannot stand there."""
     line = f"{planned.invocation_script} {planned.command}" if planned.invocation_script else planned.command
     if "${user_data." in line:
         line = put_user_data(line, data)
@@ -49,20 +47,3 @@ def plain_words(line: str) -> tuple[str, ...]:
     if not words or words[0] in _SHELL_WORDS or _ASSIGNMENT.match(words[0]):
         return ()
     return tuple(words)
-
-
-def put_user_data(line: str, data: Mapping[str, Any]) -> str:
-    """References become the JSON text, as one word or inside the quotes that stand around them."""
-
-    def put(match: re.Match[str]) -> str:
-        if match[1] == "files":
-            return match[0]
-        text = json.encode(data.get(match[3])).decode()
-        before = line[match.start() - 1 : match.start()]
-        if before == "'":
-            return text.replace("'", "'\\''")
-        if before == '"':
-            return re.sub(r'(["\\$`])', r"\\\1", text)
-        return shlex.quote(text)
-
-    return REFERENCE.sub(put, line)

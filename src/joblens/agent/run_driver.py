@@ -14,6 +14,7 @@ from joblens.agent.file_stamps import FileStamps
 from joblens.agent.kit import Kit
 from joblens.agent.recovery import Recovery
 from joblens.agent.run_attempts import AttemptMaker, PreparedAttempt, RunSetup
+from joblens.agent.run_datasets import RunDatasets
 from joblens.agent.run_facts import News, RunFacts
 from joblens.agent.run_flights import Flights
 from joblens.agent.run_folder import RunFolder
@@ -33,6 +34,8 @@ from joblens.engine.run_events import (
     CommandEnded,
     DataChanged,
     Event,
+    FinalizationEnded,
+    FinalizeDataset,
     OfferGrew,
     RunActionCommand,
     RunIsOver,
@@ -45,9 +48,11 @@ from joblens.engine.run_events import (
     Tick,
 )
 from joblens.engine.schedule import Schedule
+from joblens.engine.triggers import WORKER_TRIGGERS
 from joblens.model.job import Outcome, Record, Status
 from joblens.model.run import (
     ActionRan,
+    DatasetFinalized,
     JobCancelled,
     JobState,
     OutputsMissing,
@@ -92,6 +97,7 @@ class RunDriver:
         self._hosts = RunHosts(
             setup, kit, recovery, self._maker, self, side=side, note=view.note, note_fact=facts.note
         )
+        self._datasets = RunDatasets(kit.loop, setup.plan, setup.cwd, self._dataset_ended)
         self._starts = RunStarts(setup.plan, FileStamps(kit.loop, setup.cwd), self._hand_over)
         self._folder = RunFolder(setup.logs_dir)
         self._events: deque[Event] = deque()
@@ -99,6 +105,9 @@ class RunDriver:
         self._flights = Flights()
         self._uuids: dict[int, str] = {}  # of jobs of the plan that are under way, by index
         self._exit_codes: dict[int, int | None] = {}  # of the last attempt of jobs that are recovering
+        self._has_worker_actions = side is not None and any(
+            action.spec.trigger_type in WORKER_TRIGGERS for action in setup.plan.actions
+        )
         self._is_over = False
         self._next_draw_s = 0.0
         self._deadline_s: float | None = None
@@ -165,6 +174,7 @@ class RunDriver:
         kit.sampler.remove(_LOOK)
         kit.sampler.remove(_SLOTS)
         self._starts.close()
+        self._datasets.close()
         self._hosts.close(is_over=self._is_over)
 
     def wait(self) -> None:
@@ -174,7 +184,8 @@ class RunDriver:
     def _status(self) -> RunStatus:
         counts = self._schedule.counts()
         done = counts.get(JobState.COMPLETED, 0) + counts.get(JobState.DISABLED, 0)
-        if done == len(self._plan.jobs) and not self._schedule.failed_actions():
+        has_failed_beside = self._schedule.failed_actions() or self._schedule.failed_datasets()
+        if done == len(self._plan.jobs) and not has_failed_beside:
             return RunStatus.COMPLETED
         return RunStatus.STOPPED if self._schedule.stopping is not None else RunStatus.FAILED
 
@@ -215,11 +226,24 @@ class RunDriver:
             elif kind is StopAttempt:
                 self._stop(command)  # type: ignore[arg-type]
             elif kind is RunIsOver:
-                self._is_over = True
+                self._end_of_run()
+            elif kind is FinalizeDataset:
+                self._datasets.finalize(command.place)  # type: ignore[union-attr]
             elif kind is AskForNodes:
                 self._hosts.ask_for_nodes(command.action)  # type: ignore[union-attr]
             else:
                 self._start_beside(command)  # type: ignore[arg-type]
+
+    def _end_of_run(self) -> None:
+        """Asks once more how actions went on workers: their last ones may have failed since the last poll."""
+        if self._has_worker_actions:
+            self._facts.fetch(self._take_last_facts)
+        else:
+            self._is_over = True
+
+    def _take_last_facts(self, news: list[News]) -> None:
+        self._take_facts([fact for fact in news if isinstance(fact, ActionRan)])
+        self._is_over = True
 
     # ---- starting ------------------------------------------------------------------------------------
 
@@ -228,6 +252,7 @@ class RunDriver:
         self._starts.add(start)
 
     def _hand_over(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
+        stamps += self._facts.stamps_of_datasets(start.index)
         attempt = self._maker.make(start, self._facts.data, stamps)
         uuid = attempt.job.uuid
         self._flights.add(start, uuid)
@@ -344,6 +369,14 @@ class RunDriver:
         paths = (self._plan.files[place].path for place in places)
         return tuple(path for path in paths if not os.path.exists(os.path.join(self._setup.cwd, path)))
 
+    def _dataset_ended(self, fact: DatasetFinalized) -> None:
+        if self._is_over:
+            return
+        self._facts.note(fact)
+        if fact.error:
+            self._view.note(f"dataset '{fact.name}' could not be finalized: {fact.error}")
+        self._post(FinalizationEnded(fact.place, fact.error))
+
     def _beside_ended(self, what: RunActionCommand | RunRecovery, uuid: str, status: Status) -> None:
         if isinstance(what, RunActionCommand):
             self._facts.note(ActionRan(what.action, what.command, uuid, status))
@@ -388,6 +421,9 @@ class RunDriver:
             self.stop(StopMode(fact.how), fact.by)
         elif isinstance(fact, JobCancelled):
             self._cancel_job(fact.index)
+        elif isinstance(fact, ActionRan):  # on a worker
+            if fact.status is not Status.SUCCESS:
+                self._schedule.triggers.failed_elsewhere(fact.action)
         else:
             place = self._facts.take_data(fact)
             if place is not None:

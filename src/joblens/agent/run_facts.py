@@ -10,12 +10,21 @@ import msgspec
 from joblens.agent.kit import Kit
 from joblens.model.ids import new_uuid
 from joblens.model.plan import Plan
-from joblens.model.run import JobCancelled, RunEvent, RunFact, StopAskedFor, UserDataSet
+from joblens.model.run import (
+    ActionRan,
+    DatasetFinalized,
+    JobCancelled,
+    RunEvent,
+    RunFact,
+    StopAskedFor,
+    UserDataSet,
+)
+from joblens.model.run_link import FileStamp
 from joblens.model.secrets import secret_values
 from joblens.model.writes import CancelAsked, RunNoted
 from joblens.stores.private_files import read_own
 
-News = UserDataSet | StopAskedFor | JobCancelled
+News = UserDataSet | StopAskedFor | JobCancelled | ActionRan
 
 
 def value_of(fact: UserDataSet, spool_dir: str) -> Any:
@@ -26,12 +35,19 @@ def value_of(fact: UserDataSet, spool_dir: str) -> Any:
     return fact.data
 
 
+def stamp_of_dataset(path: str, fact: DatasetFinalized) -> FileStamp:
+    digest = fact.sha256 or None
+    return FileStamp(path, fact.bytes, digest=digest, files=fact.files, hash_mode=fact.hash_mode.value)
+
+
 class RunFacts:
     def __init__(self, kit: Kit, run_uuid: str, plan: Plan) -> None:
         self._kit = kit
         self._run_uuid = run_uuid
         self._places = {data.name: place for place, data in enumerate(plan.user_data)}
         self.data: dict[str, Any] = {data.name: data.data for data in plan.user_data}
+        self._plan = plan
+        self._datasets: dict[int, DatasetFinalized] = {}  # as they were finalized last, by place in the plan
         self._own: set[str] = set()  # events that this process has noted
         self._seen = 0
         self._wishes: set[str] = set()
@@ -44,6 +60,8 @@ class RunFacts:
             self._seen = number
             if isinstance(event.fact, UserDataSet):
                 self.take_data(event.fact)
+            elif isinstance(event.fact, DatasetFinalized):
+                self._datasets[event.fact.place] = event.fact
         return [event for _, event in events]
 
     def take_earlier(self, events: Sequence[RunEvent]) -> None:
@@ -52,7 +70,18 @@ class RunFacts:
             if isinstance(event.fact, UserDataSet):
                 self.take_data(event.fact)
 
+    def stamps_of_datasets(self, index: int) -> tuple[FileStamp, ...]:
+        """Returns what is known of the datasets that a job reads; nothing of those that are not finalized."""
+        found = []
+        for place in self._plan.jobs[index].input_datasets:
+            fact = self._datasets.get(place)
+            if fact is not None and not fact.error:
+                found.append(stamp_of_dataset(self._plan.datasets[place].path, fact))
+        return tuple(found)
+
     def note(self, fact: RunFact) -> None:
+        if isinstance(fact, DatasetFinalized):
+            self._datasets[fact.place] = fact
         self._kit.recorder.put([self.write_of(fact)])
 
     def note_now(self, fact: RunFact) -> None:
@@ -99,7 +128,7 @@ class RunFacts:
             self._seen = number
             is_own = event.uuid in self._own
             self._own.discard(event.uuid)
-            if not is_own and isinstance(event.fact, UserDataSet | StopAskedFor | JobCancelled):
+            if not is_own and isinstance(event.fact, News):
                 news.append(event.fact)
         return news
 

@@ -57,6 +57,7 @@ class RunHosts:
                 side,
                 reports,
                 common_env=maker.common_env,
+                worker_actions=maker.make_worker_actions(),
                 user=setup.user,
                 note=note,
                 note_fact=note_fact,
@@ -78,7 +79,9 @@ class RunHosts:
             self._sessions.expect(count)
 
     def start(self, attempt: PreparedAttempt, start: StartAttempt, *, is_limited: bool) -> None:
-        if self._tickets is not None:
+        if attempt.refusal:
+            self._sessions.refuse(attempt)
+        elif self._tickets is not None:
             self._tickets.start(attempt, self._setup.plan.jobs[start.index])
         elif is_limited:
             self._sessions.start(attempt)

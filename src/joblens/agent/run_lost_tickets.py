@@ -54,6 +54,13 @@ class RunLostTickets:
         return sum(deliveries.take_back(one.uuid, one.fence) is not None for one in lost)
 
 
+def held_in_place(deliveries: Deliveries, uuids: Collection[str], job_id: str) -> list[Holding]:
+    """Returns the tickets of these jobs that workers in the allocation of this id hold."""
+    held = deliveries.holdings(of=uuids)
+    places = {worker.name: _place_of(worker) for worker in deliveries.workers()} if held else {}
+    return [one for one in held if _was_there(one, places.get(one.worker, ""), job_id, uuids)]
+
+
 def _place_of(worker: WorkerInfo) -> str:
     return str(worker.facts.get(PLACE, ""))
 

@@ -19,7 +19,7 @@ from joblens.agent.ticket_desk import TicketDesk
 from joblens.engine.cluster_places import PlaceOfJob, TellsWhy
 from joblens.model.errors import InputError, JoblensError, PlanError
 from joblens.model.job import Status
-from joblens.model.placing import Parcel, Placed, PlaceNews, PlaceState, Room
+from joblens.model.placing import Parcel, Placed, PlaceEnding, PlaceNews, PlaceState, Room
 from joblens.model.run import PlaceEnded, PlacesWait, RunFact, WorkPlaced
 from joblens.ports.placer import Placer, SparesPlaces
 
@@ -49,6 +49,8 @@ class Telling(Struct, frozen=True, kw_only=True):
     waits: Callable[[str, str], None]  # (uuid, why): a job waits at the cluster
     has_taken_back: Callable[[], None]
     cannot_be: Callable[[Sequence[str], str], None]  # these jobs will never get a place, and why
+    # These jobs end with the allocation of this id.
+    ended_with_place: Callable[[Collection[str], str, PlaceEnding], None]
 
 
 class RunPlacing:
@@ -66,6 +68,7 @@ class RunPlacing:
         self._waiting: set[str] = set()  # of them, those that nobody has begun
         self._in_hand: set[str] = set()  # of those, the ones that are being placed
         self._placed_at_s: dict[str, float] = {}  # when the cluster last took it
+        self._began_in: dict[str, str] = {}  # uuid -> id of the allocation where it last began
         self._in_vain = PlacesInVain(side.placer.engine, lambda uuid: self._parcels[uuid].name)
         self._whys: dict[str, str] = {}  # by place
         self._tells_why = TellsWhy(side.placer.engine)
@@ -109,12 +112,18 @@ class RunPlacing:
         if status.is_final:
             self._forget(uuid)
 
+    def began_in(self, uuid: str, job_id: str) -> None:
+        """Where a job runs: the record of one that its worker gave back does not say it any more."""
+        if uuid in self._parcels:
+            self._began_in[uuid] = job_id
+
     def _may_be_expected(self, uuid: str, status: Status) -> bool:
         """At a place, still: it ended by somebody who does not know of that, or it has another one."""
         return status in _WITHOUT_A_PLACE or self._places.has_several(uuid)
 
     def _forget(self, uuid: str) -> None:
         self._parcels.pop(uuid, None)
+        self._began_in.pop(uuid, None)
         self._waiting.discard(uuid)
         self._placed_at_s.pop(uuid, None)
         self._in_vain.forget(uuid)
@@ -281,7 +290,7 @@ class RunPlacing:
         for one in news:
             if one.state in (PlaceState.ENDED, PlaceState.GONE):
                 if one.job_id in self._places.live:
-                    ended.setdefault((one.word, one.state is PlaceState.GONE), []).append(one.job_id)
+                    ended.setdefault((one.word, self._is_gone(one)), []).append(one.job_id)
                 in_vain.append((one, self._has_ended(one)))
             elif one.state is PlaceState.WAITING:
                 whys.update(self._tell_why(one))
@@ -297,6 +306,12 @@ class RunPlacing:
         for line in self._tells_why.nothing_waits() if not self._whys else ():
             self._telling.say(line)
         self._next_look_s = time.monotonic() + (_LOOK_SOON_S if news else _LOOK_LATE_S)
+
+    def _is_gone(self, news: PlaceNews) -> bool:
+        """An allocation that failed after its job had ended ended with the exit code of the job."""
+        return news.state is PlaceState.GONE and not (
+            news.uuids and not any(uuid in self._parcels for uuid in news.uuids)
+        )
 
     def _tell_why(self, news: PlaceNews) -> dict[str, str]:
         """-> what is new of it"""
@@ -330,6 +345,8 @@ class RunPlacing:
         placed = self._places.remove(news.job_id)
         self._whys.pop(news.job_id, None)
         named = frozenset(news.uuids or (placed.uuids if placed is not None else ()))
+        if news.ending is not None:
+            self._end_with_place(news.job_id, news.ending, named)
         if news.state is PlaceState.GONE:
             own = frozenset(self._parcels)
             self._store.ask(
@@ -337,12 +354,27 @@ class RunPlacing:
                 self._has_sought_place,
                 lambda: None,  # by their leases, then
             )
-        for uuid in named & self._waiting:
+        for uuid in named & self._waiting if news.ending is None else ():
             self._placed_at_s.pop(uuid, None)
         self._next_placing_s = min(self._next_placing_s, time.monotonic() + self._pause_s)
         if placed is None or was_used:
             return []
-        return self._waiting_for(placed)
+        return [uuid for uuid in self._waiting_for(placed) if news.ending is None or uuid not in named]
+
+    def _end_with_place(self, job_id: str, ending: PlaceEnding, named: Collection[str]) -> None:
+        """Ends the job of an allocation of its own, and those that had begun in a shared one. Comes before
+        tickets are taken back: the store is asked in order."""
+        began = {uuid for uuid, place in self._began_in.items() if place == job_id}
+        uuids = (set(named) or began) & self._parcels.keys()
+        now_s = time.monotonic()
+        self._placed_at_s.update((uuid, now_s) for uuid in uuids)  # none is placed again meanwhile
+        if not named:
+            count = f"{len(uuids)} job{'' if len(uuids) == 1 else 's'}"
+            self._telling.warn(
+                f"allocation {job_id} was {ending.text}: {count} that ran there ended with it,"
+                " jobs that had not begun go elsewhere"
+            )
+        self._telling.ended_with_place(uuids, job_id, ending)
 
     def _note_ended(self, job_ids: Collection[str], word: str, *, is_gone: bool = False) -> None:
         """In one event: at Ray every job has a place of its own."""

@@ -83,6 +83,10 @@ class RunSessions:
         if not self._kit.accountant.scope_prefix(job):
             self._standby.want(min(_MOST_STANDBY, self._to_come, len(self._sessions) + self._spare))
 
+    def refuse(self, attempt: PreparedAttempt) -> None:
+        """Records a job that cannot be started, and why."""
+        self._cannot_start(attempt, LaunchError(attempt.refusal))
+
     def _take_place(self, job: Job) -> Place | None:
         if job.container is not None or job.accounting is not self._accounting:
             return None  # what stands by is not for it

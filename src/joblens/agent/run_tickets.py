@@ -4,7 +4,7 @@ what they hold."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -14,14 +14,16 @@ from joblens.agent.kit import ALL_JOBS, Kit
 from joblens.agent.outcome import not_started
 from joblens.agent.run_attempts import RUN_ATTEMPT_VARIABLES, PreparedAttempt
 from joblens.agent.run_calling import Ringing, RunCalling, WorkerCall
+from joblens.agent.run_lost_tickets import held_in_place
 from joblens.agent.run_placing import ClusterSide, RunPlacing, Telling
 from joblens.agent.run_reports import QueueReports
 from joblens.agent.ticket_desk import TicketDesk
+from joblens.agent.worker_endings import cut_off_with_place
 from joblens.analysis.finding_codes import Code
-from joblens.model.delivery import Order, RetryLost, Ticket, WorkerInfo
+from joblens.model.delivery import Order, RetryLost, Ticket, WorkerActions, WorkerInfo
 from joblens.model.errors import LaunchError
 from joblens.model.job import Job, Record, Status
-from joblens.model.placing import Parcel, Room
+from joblens.model.placing import Parcel, PlaceEnding, Room
 from joblens.model.plan import PlannedJob
 from joblens.model.run import RunFact
 from joblens.model.secrets import NO_SECRETS
@@ -63,10 +65,12 @@ class RunTickets:
         reports: QueueReports,
         *,
         common_env: dict[str, str],
+        worker_actions: WorkerActions | None,
         user: str,
         note: Callable[[str], None],
         note_fact: Callable[[RunFact], None],
     ) -> None:
+        self._worker_actions = worker_actions
         self._kit = kit
         self._side = side
         self._reports = reports
@@ -108,6 +112,7 @@ class RunTickets:
             waits=self._reports.waits,
             has_taken_back=self._look_soon,
             cannot_be=self._cannot_be,
+            ended_with_place=self._ended_with_place,
         )
         return RunPlacing(self._kit, side.call, self._desk, telling)
 
@@ -130,6 +135,7 @@ class RunTickets:
                 folder=attempt.folder,
                 streams=attempt.streams,
                 secrets=self._kit.secrets.get(ALL_JOBS, NO_SECRETS).shown,
+                worker_actions=self._worker_actions,
             ),
             retry_lost=planned.retry_lost or self._side.retry_lost,
             most_deliveries=self._side.most_deliveries,
@@ -237,8 +243,10 @@ class RunTickets:
             return
         began_before = self._held[uuid] is not Status.QUEUED
         self._held[uuid] = record.status
-        self._calling.is_now(uuid, record.status)
         attempt, outcome = record.attempt, record.outcome
+        if attempt is not None and attempt.placement is not None and isinstance(self._calling, RunPlacing):
+            self._calling.began_in(uuid, attempt.placement.job_id)
+        self._calling.is_now(uuid, record.status)
         if outcome is None or not record.status.is_final:
             if attempt is not None and record.status is Status.RUNNING and not began_before:
                 self._reports.began(uuid, attempt.started_at_us)
@@ -297,6 +305,30 @@ class RunTickets:
             )
 
         self._desk.ask(end, lambda _: self._look_soon(), lambda: self._cannot_be(uuids, why))
+
+    def _ended_with_place(self, uuids: Collection[str], job_id: str, ending: PlaceEnding) -> None:
+        """Their worker could not write how they ended, or gave them back. What it has written stays."""
+        now_us = self._kit.clock.now_us()
+
+        def end(deliveries: Deliveries) -> None:
+            held = held_in_place(deliveries, uuids, job_id)
+            fences = {one.uuid: (one.fence, one.attempt) for one in held}
+            waiting = [uuid for uuid in uuids if uuid not in fences]
+            claims = deliveries.claim(self._me, waiting, _END_LEASE_S) if waiting else []
+            fences |= {one.job.uuid: (one.fence, None) for one in claims}
+            store = self._side.store
+            jobs = {uuid: store.find(uuid).job for uuid in fences}
+            store.apply(
+                [
+                    JobEnded(uuid, cut_off_with_place(jobs[uuid], attempt, ending, now_us), fence)
+                    for uuid, (fence, attempt) in fences.items()
+                ]
+            )
+
+        def again() -> None:
+            self._ended_with_place(uuids, job_id, ending)
+
+        self._desk.ask(end, lambda _: self._look_soon(), again)
 
     def ask_for_nodes(self, action: int) -> None:
         self._begin()

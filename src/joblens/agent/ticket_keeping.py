@@ -122,6 +122,11 @@ class TicketKeeping:
         self._settling[uuid] = (record, claim)
         self._settle()
 
+    @property
+    def settling(self) -> dict[str, Claim]:
+        """Returns jobs that have ended and may not be in the store yet."""
+        return {uuid: claim for uuid, (_, claim) in self._settling.items()}
+
     def forget_end(self, uuid: str) -> tuple[Record, Claim] | None:
         """It was not written, and will not be. -> what it was"""
         self._written_at_s.pop(uuid, None)

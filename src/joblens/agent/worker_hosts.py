@@ -3,6 +3,7 @@
 from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.held_places import Taken
 from joblens.agent.kit import Kit
+from joblens.agent.run_attempts import PreparedAttempt
 from joblens.agent.run_reports import RunReports
 from joblens.agent.run_sessions import RunSessions
 from joblens.agent.run_slots import RunSlots
@@ -53,6 +54,10 @@ class WorkerHosts:
         else:
             self._sessions.expect(2)  # where there was one there may be another: a launcher stands by
             self._sessions.start(attempt)
+
+    def start_beside(self, attempt: PreparedAttempt) -> None:
+        """A command that is no job of anybody's."""
+        self._sessions.start(attempt)
 
     def flush(self) -> None:
         self._slots.flush()

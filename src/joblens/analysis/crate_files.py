@@ -57,7 +57,16 @@ def add_file(graph: CrateGraph, file: CrateFile) -> Ref:
     ref = {"@id": file.id}
     graph.extend(ROOT, "hasPart", [ref])
     if file.is_folder:
-        return graph.add(file.id, "Dataset", name=file.name, description=file.description)
+        return graph.add(
+            file.id,
+            "Dataset",
+            name=file.name,
+            description=file.description,
+            contentSize=None if file.bytes is None else str(file.bytes),
+            fileCount=file.files,
+            sha256=file.sha256,
+            hashMode=file.hash_mode,
+        )
     return graph.add(
         file.id,
         "File",

@@ -21,6 +21,8 @@ _RUN_TERMS = (
     "tag",
     "targetParameter",
 )
+# Words for datasets that neither schema.org nor the profiles have.
+_OWN_TERMS = ("fileCount", "hashMode")
 _SAFE = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/")
 
 Ref = dict[str, str]
@@ -71,7 +73,10 @@ class CrateGraph:
     def document(self) -> dict[str, Any]:
         context: list[Any] = [
             f"{CRATE_VERSION}/context",
-            {term: f"{_TERMS}{term}" for term in _RUN_TERMS},
+            {
+                **{term: f"{_TERMS}{term}" for term in _RUN_TERMS},
+                **{term: f"urn:joblens:{term}" for term in _OWN_TERMS},
+            },
         ]
         return {"@context": context, "@graph": [_compact(entity) for entity in self._entities.values()]}
 

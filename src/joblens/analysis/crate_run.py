@@ -5,7 +5,7 @@ from typing import Any
 from joblens.analysis.crate_actions import COMPLETED, FAILED, add_action
 from joblens.analysis.crate_files import ROOT, add_file, add_joblens, add_person, add_root, instant
 from joblens.analysis.crate_graph import CrateGraph, Ref, percent_encoded
-from joblens.model.crate import CrateAbout, CrateJob, CrateRun, CrateStep
+from joblens.model.crate import CrateAbout, CrateFile, CrateJob, CrateRun, CrateStep
 from joblens.model.plan import PlannedJob
 from joblens.model.run import RunStatus
 from joblens.model.secrets import redact_params, redact_text
@@ -71,10 +71,10 @@ class _RunCrate:
             version=found.label,
             creator=add_person(graph, found.run.user),
             input=[
-                *(self._formal("input", name, "File") for name in found.inputs),
+                *(self._formal("input", name, _kind(file)) for name, file in found.inputs.items()),
                 *(self._formal("parameter", name, _type(value)) for name, value in found.parameters.items()),
             ],
-            output=[self._formal("output", name, "File") for name in found.outputs],
+            output=[self._formal("output", name, _kind(file)) for name, file in found.outputs.items()],
         )
 
     def _formal(self, role: str, name: str, kind: str) -> Ref:
@@ -202,6 +202,10 @@ def _summary(found: CrateRun) -> str:
 def _failures(status: RunStatus, failed: list[str]) -> str:
     named = ", ".join(failed[:10]) + (f" and {len(failed) - 10} more" if len(failed) > 10 else "")
     return f"{status.value}: {named}" if named else status.value
+
+
+def _kind(file: CrateFile) -> str:
+    return "Dataset" if file.is_folder else "File"
 
 
 def _type(value: object) -> str:

@@ -3,11 +3,14 @@
 import signal
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from joblens.analysis.advice import more_memory_option, more_time_option
 from joblens.analysis.finding_codes import Code
 from joblens.model.finding import Finding, Severity
 from joblens.model.ids import short
-from joblens.model.job import Outcome, Record, Status
+from joblens.model.job import Job, Outcome, Record, Status
+from joblens.model.slurm import CANCELLED_REASON, WALLTIME_REASON
 from joblens.model.units import format_bytes, format_duration
 
 _LAST_LINE_LENGTH = 200
@@ -23,6 +26,12 @@ _SIGNAL_ADVICE = {
     signal.SIGXCPU: "a limit on CPU time (ulimit -t) was reached",
     signal.SIGXFSZ: "a limit on file size (ulimit -f) was reached",
 }
+
+
+_ENDINGS = (
+    *(Code.CANCELLED, Code.LOST, Code.TIMED_OUT, Code.SIGNAL, Code.EXIT_CODE, Code.NOT_STARTED),
+    *(Code.OUT_OF_MEMORY, Code.PIDS_LIMIT),
+)
 
 
 def ending_findings(record: Record, outcome: Outcome) -> Iterator[Finding]:
@@ -48,6 +57,13 @@ def ending_findings(record: Record, outcome: Outcome) -> Iterator[Finding]:
         )
 
 
+def with_ending(job: Job, outcome: Outcome) -> Outcome:
+    """Returns the outcome with the finding for its ending, in place of one for another ending."""
+    finding = _why(Record(status=outcome.status, job=job, outcome=outcome), outcome)
+    others = tuple(one for one in outcome.findings if one.code not in _ENDINGS)
+    return replace(outcome, findings=(*((finding,) if finding is not None else ()), *others))
+
+
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -59,7 +75,8 @@ def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  
     if outcome.status is Status.TIMEOUT:
         return _timed_out(record, outcome)
     if outcome.status is Status.CANCELLED:
-        text = f"it was cancelled after {format_duration(outcome.duration_s)}"
+        how = outcome.error if outcome.reason == CANCELLED_REASON and outcome.error else "cancelled"
+        text = f"it was {how} after {format_duration(outcome.duration_s)}"
         return Finding(Code.CANCELLED, Severity.INFO, text)
     if outcome.status is Status.LOST:
         text = outcome.error or "its supervisor died, and how it ended cannot be known"
@@ -83,6 +100,13 @@ def _rerun(record: Record) -> str:
 
 
 def _timed_out(record: Record, outcome: Outcome) -> Finding:
+    if outcome.reason == WALLTIME_REASON:
+        return Finding(
+            Code.TIMED_OUT,
+            Severity.PROBLEM,
+            f"{outcome.error}; the job had run for {format_duration(outcome.duration_s)}",
+            "give it a longer runtime in the file, its scheduler a longer walltime, or the run --walltime",
+        )
     allowed_s = record.job.requirements.timeout_s
     given = "" if allowed_s is None else f" of {format_duration(allowed_s)}"
     had_s = allowed_s or outcome.duration_s

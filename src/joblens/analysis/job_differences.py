@@ -141,7 +141,8 @@ def _file(stamp: FileStamp) -> str:
     if stamp.size is None:
         return "not there" if stamp.mtime_ns is None else "a folder"
     mark = stamp.digest[:_SHORT] if stamp.digest else ""
-    return f"{format_bytes(stamp.size)} {mark}".rstrip()
+    files = "" if stamp.files is None else f"{stamp.files:,} files, "
+    return f"{files}{format_bytes(stamp.size)} {mark}".rstrip()
 
 
 def _code(view: JobView) -> Facts:

@@ -36,5 +36,6 @@ class RunEnding(Struct, frozen=True, kw_only=True):
     failures: tuple[FailedJob, ...] = ()
     more_failures: int = 0
     actions: tuple[FailedAction, ...] = ()  # those that failed
+    datasets: tuple[tuple[str, str], ...] = ()  # those that could not be finalized, each with its error
     file: str = ""  # it came from, where there is one
     has_too_small: bool = False  # jobs that ran out of memory or time: as they are they would fail again

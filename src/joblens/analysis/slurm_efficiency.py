@@ -1,6 +1,7 @@
 """How well a job used what Slurm gave it: joblens' numbers where it measured the job, Slurm's beside them, or
 alone."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from joblens.model.job import Record, Requirements, Status, Usage
 from joblens.model.placing import CLUSTER_MARK
 from joblens.model.slurm import SlurmJob
 
+COMMENT = "joblens run="  # begins the comments of allocations that joblens asked for
 MEASURED = "joblens"
 SACCT = "sacct"
 # What Slurm calls an end that our records name otherwise.
@@ -59,6 +61,7 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     seen: Observation | None = None  # what of it counts for what to ask for next time
     asked: Requirements = Requirements()  # in the workflow's file, where it is a job of one
     is_of_workflow: bool = False
+    is_sized_by_joblens: bool = False  # an allocation for several jobs: nobody wrote its amounts
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -100,11 +103,20 @@ def efficiency_of_slurm(
     own_memory = None if ours is None else ours.memory_peak_bytes
     asked = slurm_record(job)
     is_of_workflow = record is not None and record.job.run is not None
+    given = Given(
+        name=row.name,
+        cpus=use.cpus,
+        memory_bytes=use.asked_memory_bytes,
+        elapsed_s=use.elapsed_s,
+        time_limit_s=row.time_limit_s,
+    )
+    if record is not None and _is_all_of_it(record):
+        given = _own_limits(record, given, use.nodes)
     return Efficiency(
         job_id=row.job_id,
         raw_id=row.raw_id,
         cluster=row.cluster,
-        name=row.name,
+        name=given.name,
         user=row.user,
         group=row.group,
         state=state,
@@ -113,10 +125,10 @@ def efficiency_of_slurm(
         signal=signal,
         is_running=not is_over,
         nodes=use.nodes,
-        cpus=use.cpus,
+        cpus=given.cpus,
         gpus=use.gpus,
-        elapsed_s=use.elapsed_s,
-        time_limit_s=row.time_limit_s,
+        elapsed_s=given.elapsed_s,
+        time_limit_s=given.time_limit_s,
         cpu_usec=use.cpu_usec if own_cpu is None else own_cpu,
         cpu_source=SACCT if own_cpu is None else MEASURED,
         is_cpu_least=use.is_cpu_least if own_cpu is None else _is_least(ours, "cpu_total_usec"),
@@ -126,13 +138,36 @@ def efficiency_of_slurm(
         is_memory_least=True if own_memory is None else _is_least(ours, "memory_peak_bytes"),
         is_memory_estimated=use.is_memory_estimated and own_memory is None,
         slurm_memory_bytes=None if own_memory is None else use.memory_peak_bytes,
-        asked_memory_bytes=use.asked_memory_bytes,
+        asked_memory_bytes=given.memory_bytes,
         jobs_inside=0 if record is not None else len(records),
         job_uuid="" if record is None else record.job.uuid,
         seen=_seen(record if record is not None and record.outcome else asked),
         asked=record.job.requirements if is_of_workflow and record else asked.job.requirements,
         is_of_workflow=is_of_workflow,
+        is_sized_by_joblens=record is None and row.comment.startswith(COMMENT),
         findings=_findings(record),
+    )
+
+
+class Given(Struct, frozen=True, kw_only=True):
+    """What a job had to use, and for how long it did."""
+
+    name: str
+    cpus: int | None
+    memory_bytes: int | None
+    elapsed_s: float | None
+    time_limit_s: float | None
+
+
+def _own_limits(record: Record, given: Given, nodes: int) -> Given:
+    """Returns the limits of the job itself, where written: Slurm's include what its worker needs."""
+    needs, outcome = record.job.requirements, record.outcome
+    return Given(
+        name=record.job.name or given.name,
+        cpus=math.ceil(needs.cpus) * nodes if needs.cpus else given.cpus,
+        memory_bytes=needs.memory_bytes or given.memory_bytes,
+        elapsed_s=given.elapsed_s if outcome is None else outcome.duration_s,
+        time_limit_s=needs.timeout_s or given.time_limit_s,
     )
 
 
@@ -221,7 +256,10 @@ class NextTime(Struct, frozen=True):
 
 
 def next_time(jobs: Sequence[Efficiency]) -> NextTime:
-    """What suits all of them: one job, or the tasks of an array."""
+    """Returns what suits all of them: one job, or the elements of an array. Only amounts that people wrote
+    count: nothing for allocations that joblens sized."""
+    if any(one.is_sized_by_joblens for one in jobs):
+        return NextTime()
     seen = [replace(one.seen, run=place) for place, one in enumerate(jobs, start=1) if one.seen is not None]
     found = advise([Group(name="", current=jobs[0].asked, observations=tuple(seen))]) if jobs else []
     if not found:
@@ -229,6 +267,7 @@ def next_time(jobs: Sequence[Efficiency]) -> NextTime:
     changes = changes_for_sbatch(found[0])
     if not jobs[0].is_of_workflow:
         return NextTime(sbatch_options(found[0]), "", tuple(map(sbatch_reason, changes)))
+    changes = [part for part in changes if part.current is not None]
     reasons = tuple(f"{part.resource}: {part.reason}" for part in changes)
     keys = ", ".join(f"{_KEYS[part.resource]}: {part.recommended_text}" for part in changes)
     return NextTime("", keys, reasons)

@@ -73,6 +73,14 @@ class CrateFiles:
             kind=_kind(path),
         )
         is_here = host == self._host
+        if stamp.files is not None:
+            return replace(
+                file,
+                id=f"{file.id}/",
+                is_folder=True,
+                files=stamp.files,
+                hash_mode=stamp.hash_mode,
+            )
         if stamp.size is None or (is_here and os.path.isdir(path)):
             return replace(file, id=f"{file.id}/", is_folder=True, bytes=None, digest="")
         if not is_here:

@@ -14,6 +14,7 @@ from joblens.analysis.crate_run import run_crate
 from joblens.analysis.workflow_rows import run_label
 from joblens.app.crate_files import CrateFiles, bytes_file
 from joblens.app.crate_writing import write_crate
+from joblens.app.datasets import datasets_of_run
 from joblens.app.exports import Advance, Exported, export_history
 from joblens.app.run_state import state_of_run
 from joblens.app.runs import records_of_run
@@ -113,8 +114,15 @@ class _Crate:
 
     # ---- jobs -------------------------------------------------------------------------------------------
 
-    def _job(self, record: Record, made: Iterable[str] = (), cwd: str = "") -> CrateJob:
-        """`made`: files that a workflow says it makes, for records that have no stamps of them."""
+    def _job(
+        self,
+        record: Record,
+        made: Iterable[str] = (),
+        cwd: str = "",
+        datasets: Iterable[FileStamp] = (),
+    ) -> CrateJob:
+        """`made`: files that a workflow says it makes, for records that have no stamps of them. `datasets`:
+        those it has filled, as they were finalized."""
         self._records.append(record)
         job, outcome, attempt = record.job, record.outcome, record.attempt
         host = attempt.owner.host if attempt is not None else ""
@@ -126,7 +134,12 @@ class _Crate:
         found = CrateJob(
             record=record,
             inputs=tuple(dict.fromkeys(file for file in inputs if file is not None)),
-            outputs=() if outcome is None else tuple(self._outputs(record, made, cwd, host)),
+            outputs=()
+            if outcome is None
+            else (
+                *self._outputs(record, made, cwd, host),
+                *self._filled(record, datasets, cwd, host),
+            ),
             provenance=None if provenance is None else provenance[0],
             provenance_file=None if provenance is None else provenance[1],
             container=self._store.details(job.uuid).container if job.container is not None else None,
@@ -160,6 +173,14 @@ class _Crate:
             if is_there and (file := self._files.add_as_it_is(path, cwd, outcome.ended_at_us + 1_000_000)):
                 yield file
 
+    def _filled(
+        self, record: Record, datasets: Iterable[FileStamp], cwd: str, host: str
+    ) -> Iterator[CrateFile]:
+        for stamp in datasets:
+            file = None if record.status.is_failure else self._files.add(stamp, cwd, host)
+            if file is not None:
+                yield file
+
     def _provenance(self, digest: str) -> tuple[Provenance, CrateFile] | None:
         if digest and digest not in self._provenances:
             found = self._store.provenance(digest)
@@ -182,12 +203,14 @@ class _Crate:
         state = state_of_run(self._store, run)
         known = {record.job.uuid: record for record in records_of_run(self._store, run.uuid)}
         cwd = run.options.cwd
+        finalized = self._finalized(run)
         steps = []
         for standing in state.jobs:
             planned = state.plan.jobs[standing.index]
             made = [state.plan.files[place].path for place in planned.output_files]
+            filled = [finalized[place] for place in planned.output_datasets if place in finalized]
             attempts = [
-                self._job(known.get(result.job_uuid) or self._store.find(result.job_uuid), made, cwd)
+                self._job(known.get(result.job_uuid) or self._store.find(result.job_uuid), made, cwd, filled)
                 for result in standing.results
             ]
             steps.append(
@@ -200,7 +223,12 @@ class _Crate:
                 )
             )
         by_path = self._by_path(steps)
-        files = state.plan.files
+        named = [(one.name, one.path, one.producer >= 0) for one in state.plan.files]
+        taken = {one.name for one in state.plan.files}
+        named += [
+            (f"{one.name} (dataset)" if one.name in taken else one.name, one.path, bool(one.producers))
+            for one in state.plan.datasets
+        ]
         return CrateRun(
             run=run,
             label=run_label(run),
@@ -208,12 +236,20 @@ class _Crate:
             steps=tuple(steps),
             tools=self._tools(run),
             spec_file=self._spec_file(run),
-            inputs={one.name: by_path[one.path] for one in files if one.producer < 0 and one.path in by_path},
-            outputs={
-                one.name: by_path[one.path] for one in files if one.producer >= 0 and one.path in by_path
-            },
+            inputs={name: by_path[path] for name, path, is_made in named if not is_made and path in by_path},
+            outputs={name: by_path[path] for name, path, is_made in named if is_made and path in by_path},
             parameters=run.options.parameters,
         )
+
+    def _finalized(self, run: Run) -> dict[int, FileStamp]:
+        """Datasets by their place in the plan."""
+        return {
+            one.place: FileStamp(
+                one.path, one.bytes, digest=one.sha256, files=one.files, hash_mode=one.hash_mode
+            )
+            for one in datasets_of_run(self._store, run)
+            if one.files is not None
+        }
 
     def _by_path(self, steps: Iterable[CrateStep]) -> dict[str, CrateFile]:
         """What stands for a file of the workflow: as it was left last, or else as it was first read."""

@@ -33,7 +33,7 @@ from joblens.engine.schedule import Schedule
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
 from joblens.model.plan import Plan
-from joblens.model.run import JobState, OutputsMissing, Run, RunEnded, RunStarted, RunStatus
+from joblens.model.run import DatasetFinalized, JobState, OutputsMissing, Run, RunEnded, RunStarted, RunStatus
 from joblens.model.settings import Settings
 from joblens.model.writes import JobEnded, RunNoted, Write
 from joblens.ports.store import Store
@@ -194,7 +194,7 @@ class _Driving:
     def _without_secret(self, write: Write) -> Write:
         if isinstance(write, JobEnded):
             return structs.replace(write, outcome=self._secrets.hide_in_outcome(write.outcome))
-        if isinstance(write, RunNoted) and isinstance(write.event.fact, OutputsMissing):
+        if isinstance(write, RunNoted) and isinstance(write.event.fact, OutputsMissing | DatasetFinalized):
             return structs.replace(write, event=self._secrets.hide(write.event))
         return write
 
@@ -223,10 +223,10 @@ class _Driving:
         if options.engine == "local":
             return {}
         if self._cluster is not None:
-            return {"may_go_ahead": False, "lost_is_final": True}  # it queues for itself
+            return {"may_go_ahead": False, "lost_is_final": True, "is_worker": False}  # it queues for itself
         # With an end of the run in sight nothing is begun that would not fit.
         ahead = structs.replace(AHEAD_OF_WORKERS, limited_too=options.time_s is None)
-        return {"ahead": ahead, "lost_is_final": True}
+        return {"ahead": ahead, "lost_is_final": True, "is_worker": False}
 
     def _expected(self, store: Store) -> dict[int, float]:
         """How long jobs took before, for those that are looked at first to be the right ones."""

@@ -1,33 +1,43 @@
 """The worker that a cluster starts for a run: `python -m joblens.app.hired FILE`, FILE a private JSON text
 (`model.placing.Hire`), `-` for one on standard input. It is a worker like any other, but that it takes only
 tickets of its run, and leaves when they have ended, when there were none for a while, or before its time is
-up. Its place is not its own: asked to end (SIGTERM) it gives back what it has, for others to go on with."""
+up. On SIGTERM it asks the cluster why its allocation ends: jobs of a cancelled one end with it, others are
+given back. The worker of one job ends with the exit code of that job."""
 
 import contextlib
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from joblens.app.background_process import log_line
 from joblens.app.hire_desk import leave_words
-from joblens.app.hired_place import is_on_every_node, place_of
+from joblens.app.hired_place import is_on_every_node, place_of, rename_command, slurm_job_id
 from joblens.app.owning import OwnLog
+from joblens.app.queries import exit_code_of
 from joblens.app.settings import load_settings
 from joblens.app.worker_running import HiredFor, RunningWorker, WorkerOptions
+from joblens.model.delivery import Claim
 from joblens.model.errors import ConfigError, InputError, JoblensError
-from joblens.model.job import Placement
-from joblens.model.placing import Hire
+from joblens.model.job import Placement, Record, Status
+from joblens.model.placing import Hire, PlaceEnding
 from joblens.model.settings import Settings
+from joblens.model.slurm import CANCELLED_REASON
+from joblens.plan.slurm_answers import ending_of
 from joblens.ports.hiring import Ear
 from joblens.probes.host import read_host
 from joblens.views.standard_streams import guard_standard_error
 
 _STDIN = "-"
 _LARGEST_BYTES = 64 << 20
+_MOST_EXIT_CODE = 255
+_CANCEL_S = 10.0  # for Slurm to take a scancel
+_RENAME_S = 30.0  # for Slurm to take a name
 
 
 def read_hire(path: str) -> Hire | None:
@@ -58,39 +68,111 @@ def own_tickets(hire: Hire, environ: Mapping[str, str]) -> tuple[str, ...]:
     return (hire.tickets[int(index)],)
 
 
-def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None], folder: str = "") -> None:
-    """Until its work is done. `folder`: where its file was found. Raises JoblensError."""
+def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None], folder: str = "") -> int:
+    """Works until nothing is left to do. `folder`: of the hire's file. Returns the exit code of the
+    allocation: that of the job it was for, 0 where it was for several. Raises JoblensError."""
     _check_store(hire)
+    _rename_element(hire, environ)
     settings = _settings(hire)
     placement = place_of(hire, environ)
     options = _options(hire, placement, environ)
     ear = options.hired.ear if options.hired is not None else None
     is_for_tickets = bool(hire.tickets) and not hire.queues and ear is None
+    records: list[Record] = []
+
+    def has_ended(record: Record, _claim: Claim) -> None:
+        if is_for_tickets:
+            records.append(record)
+
     running = RunningWorker(
         settings,
         options,
         OwnLog(settings.logs, lambda text, level: tell(f"{level}: {text}")),
         tell,
         idle_s=0.0 if is_for_tickets else hire.idle_s,
+        has_ended=has_ended,
     )
     if folder and running.kit.nodes is not None and is_on_every_node(environ):
         running.kit.nodes.share(folder)
     if options.hired is not None and options.hired.ends_at_s is not None:
         leaves_s, ends_s = options.hired.ends_at_s, _ends_at_s(environ)
-        running.kit.loop.add_timed(_LeavesInTime(leaves_s, (leaves_s + (ends_s or leaves_s)) / 2, running))
+        ending = ending_of("TIMEOUT", slurm_job_id(environ), walltime_s=hire.walltime_s)
+        running.kit.loop.add_timed(
+            _LeavesInTime(leaves_s, (leaves_s + (ends_s or leaves_s)) / 2, running, ending)
+        )
     running.run(ear)
     if hire.listen:
         from joblens.runners.node_hiring import leave_home
 
         leave_home(hire.listen)
+    if not is_for_tickets or len(options.hired.tickets if options.hired is not None else ()) != 1:
+        return 0
+    if records and is_cancelled_here(records[-1]):
+        cancel_own_allocation(environ)
+    return allocation_exit_code(records, has_left_early=running.worker.is_ending)
+
+
+def is_cancelled_here(record: Record) -> bool:
+    """By joblens; Slurm knows of its own scancel."""
+    reason = "" if record.outcome is None else record.outcome.reason
+    return record.status is Status.CANCELLED and reason != CANCELLED_REASON
+
+
+def allocation_exit_code(records: Sequence[Record], *, has_left_early: bool) -> int:
+    """Returns the code with which the allocation of one job ends, so that Slurm shows and mails of a failure:
+    that of the job; 128+15 where it was given back."""
+    if not records:
+        return 128 + signal.SIGTERM if has_left_early else 0
+    code = exit_code_of(records[-1])
+    return code if 0 <= code <= _MOST_EXIT_CODE else JoblensError.exit_code
+
+
+def cancel_own_allocation(environ: Mapping[str, str]) -> None:
+    """A job that joblens cancelled is one that Slurm shows as cancelled, not as failed."""
+    job_id = slurm_job_id(environ)
+    if not job_id:
+        return
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(
+            ["scancel", "--quiet", job_id],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_CANCEL_S,
+            check=False,
+        )
+
+
+def _rename_element(hire: Hire, environ: Mapping[str, str]) -> None:
+    """Beside the job: a controller that is busy or a node without scontrol delays nothing."""
+    command = rename_command(hire, environ)
+    if command is None:
+        return
+
+    def rename() -> None:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env=dict(environ),
+                timeout=_RENAME_S,
+                check=False,
+            )
+
+    threading.Thread(target=rename, name="joblens-rename", daemon=True).start()
 
 
 class _LeavesInTime:
-    """Takes nothing more from the first time on; from the second on others go on with what is left."""
+    """Takes nothing more from the first time on; from the second on jobs end with the walltime of their own
+    allocation, and go on elsewhere where they shared it."""
 
-    def __init__(self, first_s: float, second_s: float, running: RunningWorker) -> None:
+    def __init__(
+        self, first_s: float, second_s: float, running: RunningWorker, ending: PlaceEnding | None
+    ) -> None:
         self._due_s = [first_s, second_s]
         self._running = running
+        self._ending = ending
 
     def next_wake_s(self) -> float | None:
         return self._due_s[0] if self._due_s else None
@@ -98,7 +180,10 @@ class _LeavesInTime:
     def wake(self) -> None:
         while self._due_s and time.monotonic() >= self._due_s[0]:
             self._due_s.pop(0)
-            self._running.worker.end()
+            if self._due_s:
+                self._running.worker.end()
+            else:
+                self._running.worker.give_up_place(self._ending)
 
 
 def _check_store(hire: Hire) -> None:
@@ -130,8 +215,30 @@ def _options(hire: Hire, placement: Placement | None, environ: Mapping[str, str]
             user=hire.user,
             ear=_ear(hire),
             elsewhere=hire.elsewhere,
+            why_ended=_why_ended(hire, placement, environ),
         ),
     )
+
+
+def _why_ended(
+    hire: Hire, placement: Placement | None, environ: Mapping[str, str]
+) -> Callable[[], PlaceEnding | None] | None:
+    """Returns the question why Slurm ends the allocation; None: this is not in one."""
+    if placement is None or placement.engine != "slurm" or not slurm_job_id(environ):
+        return None
+
+    def ask() -> PlaceEnding | None:
+        from joblens.runners.slurm_ending import why_slurm_ends
+
+        ends_s = _ends_at_s(environ)
+        return why_slurm_ends(
+            slurm_job_id(environ),
+            walltime_s=hire.walltime_s,
+            left_s=None if ends_s is None else ends_s - time.monotonic(),
+            lead_s=hire.reserve_s,
+        )
+
+    return ask
 
 
 def _ear(hire: Hire) -> Ear | None:
@@ -189,7 +296,8 @@ def main() -> None:
             tell("there is nothing to do: the run has ended")
             return
         os.environ.update(hire.env)
-        serve(hire, os.environ, tell, "" if path == _STDIN else os.path.dirname(os.path.abspath(path)))
+        folder = "" if path == _STDIN else os.path.dirname(os.path.abspath(path))
+        code = serve(hire, os.environ, tell, folder)
     except (JoblensError, OSError) as error:
         hint = getattr(error, "hint", "")
         text = f"{error}{f' ({hint})' if hint else ''}"
@@ -200,6 +308,9 @@ def main() -> None:
     if path != _STDIN and hire.tickets and not hire.is_array and not hire.queues:
         with contextlib.suppress(OSError):
             os.unlink(path)  # nobody else is hired by it
+    # Of a signal that comes now nobody is to think that it ended the job.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,18 @@ def _nodes(placement: Placement, environ: Mapping[str, str]) -> tuple[str, ...]:
     return (allocation.here, *allocation.others(len(allocation.nodes)))
 
 
+def rename_command(hire: Hire, environ: Mapping[str, str]) -> list[str] | None:
+    """Returns the command that names an element of an array after its job: Slurm gives all elements the name
+    of the array. None: it is no element of an array."""
+    index = environ.get("SLURM_ARRAY_TASK_ID", "")
+    if not hire.names or not hire.is_array or not index.isdecimal() or int(index) >= len(hire.names):
+        return None
+    return [
+        *("scontrol", "update", f"jobid={slurm_job_id(environ)}", f"name={hire.names[int(index)]}"),
+        f"comment=joblens run={hire.run_uuid} job={hire.tickets[int(index)]}",
+    ]
+
+
 def is_on_every_node(environ: Mapping[str, str]) -> bool:
     """Whether Slurm has started such a worker on each node of the allocation: what one finds all do."""
     nodes = environ.get("SLURM_JOB_NUM_NODES", "")

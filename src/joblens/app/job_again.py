@@ -190,10 +190,14 @@ def _ran_in_now(again: JobAgain) -> Any:
 
 
 def _inputs_now(record: Record, cwd: str, largest: int) -> tuple[Any, ...]:
+    from joblens.agent.dataset_summary import dataset_now
     from joblens.agent.job_files import stamp, with_digest
 
     now = []
     for then in record.inputs:
+        if then.files is not None:
+            now.append(dataset_now(then.path, then.hash_mode, cwd))
+            continue
         here = stamp(then.path, cwd)
         now.append(with_digest(here, cwd, largest) if then.digest else here)
     return tuple(now)

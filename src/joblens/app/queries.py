@@ -35,19 +35,54 @@ def find(store: Store, ident: str, note: Note | None = None, *, is_to_change: bo
 
     `note`: accepts a job's name too, and is called with the job taken where several have that name or id.
     `is_to_change`: raises AmbiguousJob for an id of several jobs."""
+    from joblens.app.slurm_ids import find_in_slurm, may_be_slurm_id, slurm_id
+
+    in_slurm = slurm_id(ident)
+    if in_slurm is not None:
+        return find_in_slurm(store, in_slurm)
     bare = ident.strip().removeprefix("job:")
     try:
-        return one_of_its_id(store, bare, store.find(bare), note, is_to_change=is_to_change)
+        found = one_of_its_id(store, bare, store.find(bare), note, is_to_change=is_to_change)
+        if not ident.strip().startswith("job:"):
+            _tell_of_slurm(store, bare, found, note, is_to_change=is_to_change)
+        return found
     except UnknownJob:
         named = None if note is None else newest_named(store, bare, note)
         if named is not None:
             return named
-        if ident.startswith("job:") or not _is_run(store, ident):
+        is_run = not ident.startswith("job:") and _is_run(store, ident)
+        if not is_run and not ident.startswith("job:") and may_be_slurm_id(bare):
+            return _found_in_slurm(store, bare)
+        if not is_run:
             raise
     raise UnknownJob(
         f"'{ident}' is no job: it is a workflow, or a run of one",
         hint=f"its jobs: joblens results {ident}; while it runs: joblens watch {ident}",
     )
+
+
+def _found_in_slurm(store: Store, bare: str) -> Record:
+    """A number that is none of joblens may be one of Slurm."""
+    from joblens.app.slurm_ids import find_in_slurm
+
+    try:
+        return find_in_slurm(store, bare)
+    except UnknownJob as error:
+        raise UnknownJob(
+            f"no job has the id '{bare}', and none ran in Slurm job {bare}", hint=error.hint
+        ) from error
+
+
+def _tell_of_slurm(store: Store, ident: str, found: Record, note: Note | None, *, is_to_change: bool) -> None:
+    """Only numbers of joblens can be meant for one of Slurm; ids that people gave win without a word."""
+    if str(found.number) != ident:
+        return
+    from joblens.app.slurm_ids import also_in_slurm, refuse_ambiguous
+
+    if is_to_change:
+        refuse_ambiguous(store, ident, found)
+    elif note is not None and (text := also_in_slurm(store, ident, found)):
+        note(text)
 
 
 def one_of_its_id(

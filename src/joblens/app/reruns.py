@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from joblens.agent.dataset_summary import dataset_now
 from joblens.agent.file_stamps import digest_of
 from joblens.analysis.workflow_rows import run_label
 from joblens.app.last_successes import find_successes, success_of
@@ -12,6 +13,7 @@ from joblens.app.run_actions import failed_actions
 from joblens.app.run_state import RunState, state_of_run
 from joblens.app.runs import records_of_run
 from joblens.app.specs import LoadedSpec
+from joblens.model.plan import PlannedDataset
 from joblens.model.run import JobState, Run, Workflow
 from joblens.model.run_link import FileStamp
 from joblens.plan.changes import FilesNow, LastSuccess, jobs_to_run_again
@@ -124,4 +126,7 @@ def _files_in(cwd: str) -> FilesNow:
         except OSError:
             return None
 
-    return FilesNow(stamp_of, digest)
+    def dataset(planned: PlannedDataset) -> FileStamp:
+        return dataset_now(planned.path, planned.hash_mode.value, cwd)
+
+    return FilesNow(stamp_of, digest, dataset)

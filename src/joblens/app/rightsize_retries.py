@@ -114,20 +114,18 @@ def _raised(
     spec: WorkflowSpec, handler: FailureHandler, place: int, first: float, needed: int, entry: dict[str, Any]
 ) -> Iterator[tuple[Path, float]]:
     code = spec.execution.oom_exit_code
-    for which, rule in enumerate(handler.rules):
-        if not (rule.match_all_exit_codes or code in rule.exit_codes):
-            continue
-        path: Path = ("failure_handlers", place, "rules", which)
-        if not _reaches(rule, first, needed):
-            yield (*path, "memory_factor"), _factor(needed / first)
-        if rule.max_retries < 1:
-            yield (*path, "max_retries"), 1
-        return
-    raise InputError(
-        f"job '{entry.get('name')}': its failure handler '{handler.name}' has no rule for jobs that ran out "
-        f"of memory (exit code {code}), so what does not fit would just fail; nothing was written",
-        hint=f"add a rule with exit_codes [{code}] and memory_factor, or use --strategy max-seen",
-    )
+    rule = handler.rule_for(code)
+    if rule is None:
+        raise InputError(
+            f"job '{entry.get('name')}': its failure handler '{handler.name}' has no rule for jobs that ran "
+            f"out of memory (exit code {code}), so what does not fit would just fail; nothing was written",
+            hint=f"add a rule with exit_codes [{code}] and memory_factor, or use --strategy max-seen",
+        )
+    path: Path = ("failure_handlers", place, "rules", handler.rules.index(rule))
+    if not _reaches(rule, first, needed):
+        yield (*path, "memory_factor"), _factor(needed / first)
+    if rule.max_retries < 1:
+        yield (*path, "max_retries"), 1
 
 
 def _reaches(rule: RetryRule, first: float, needed: int) -> bool:

@@ -26,15 +26,15 @@ def failed_actions(store: Store, run_uuid: str) -> tuple[FailedAction, ...]:
 def last_of_actions(events: Iterable[RunEvent]) -> list[ActionRan]:
     """What became of each action, in the order of the plan. One that was ended with the run is as if it had
     not run."""
-    last: dict[int, ActionRan] = {}
+    last: dict[tuple[int, str], ActionRan] = {}
     is_stopped = False
     for event in events:
         fact = event.fact
         if isinstance(fact, RunStarted | StopAskedFor):
             is_stopped = isinstance(fact, StopAskedFor)
         elif isinstance(fact, ActionRan) and not (is_stopped and fact.status in CUT_OFF):
-            last[fact.action] = fact
-    return [last[action] for action in sorted(last)]
+            last[fact.action, fact.worker] = fact
+    return [last[key] for key in sorted(last)]
 
 
 def _failed(store: Store, fact: ActionRan) -> FailedAction:

@@ -4,7 +4,7 @@ Nothing is written before all of them have passed, so no run is left that could 
 
 import errno
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -210,20 +210,29 @@ def driven_by_another(run: Run, lock: RunLock) -> RunIsDriven:
 # ---- inputs ---------------------------------------------------------------------------------------------
 
 
-def _check_inputs(plan: Plan, cwd: str, places: Collection[int]) -> None:
-    wanted: dict[int, int] = {}
+def _check_inputs(plan: Plan, cwd: str, places: frozenset[int]) -> None:
+    files: dict[str, int] = {}
+    datasets: dict[str, int] = {}
     for index in sorted(places):
         for place in plan.jobs[index].input_files:
             if plan.files[place].producer not in places:
-                wanted.setdefault(place, index)
+                files.setdefault(plan.files[place].path, index)
+        for place in plan.jobs[index].input_datasets:
+            if places.isdisjoint(plan.datasets[place].producers):
+                datasets.setdefault(plan.datasets[place].path, index)
     missing = [
-        f"{plan.files[place].path}, which {plan.jobs[index].name} reads"
-        for place, index in wanted.items()
-        if not os.path.exists(os.path.join(cwd, plan.files[place].path))
+        [
+            f"{path}, which {plan.jobs[index].name} reads"
+            for path, index in wanted.items()
+            if not os.path.exists(os.path.join(cwd, path))
+        ]
+        for wanted in (files, datasets)
     ]
-    if missing:
-        more = [f"and {len(missing) - _SHOWN} more"] if len(missing) > _SHOWN else []
+    if any(missing):
+        kinds = [kind for kind, paths in zip(("files", "datasets"), missing, strict=True) if paths]
+        paths = [*missing[0], *missing[1]]
+        more = [f"and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else []
         raise PlanError(
-            "input files are missing:\n  " + "\n  ".join([*missing[:_SHOWN], *more]),
+            f"input {' and '.join(kinds)} are missing:\n  " + "\n  ".join([*paths[:_SHOWN], *more]),
             hint=f"paths are looked for from {cwd or os.getcwd()}",
         )

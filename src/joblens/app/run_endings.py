@@ -7,6 +7,7 @@ from msgspec import structs
 from joblens.analysis.run_ending import FailedJob, RunEnding
 from joblens.analysis.run_table import FAILED_STATES, row_form
 from joblens.analysis.workflow_rows import run_label
+from joblens.app.datasets import failed_datasets
 from joblens.app.driving import Driven
 from joblens.app.run_actions import actions_form, failed_actions
 from joblens.app.run_state import state_of_run
@@ -46,6 +47,7 @@ def ending_of(store: Store, driven: Driven, plan: Plan) -> RunEnding:
         ),
         more_failures=max(0, len(failed) - _TOLD),
         actions=failed_actions(store, driven.run.uuid),
+        datasets=tuple((fact.name, fact.error) for fact in failed_datasets(store, driven.run.uuid)),
         file=source_of(store, driven.run) if failed else "",
         has_too_small=any(_is_too_small(attempts.get(index)) for index in failed),
     )
@@ -110,4 +112,8 @@ def ending_document(store: Store, driven: Driven, plan: Plan) -> dict[str, Any]:
         "counts": {state.label: count for state, count in driven.counts().items()},
         "results": [row_form(row) for row in result_rows(store, run)],
         "failed_actions": actions_form(failed_actions(store, run.uuid)),
+        "failed_datasets": [
+            {"name": fact.name, "path": fact.path, "error": fact.error}
+            for fact in failed_datasets(store, run.uuid)
+        ],
     }

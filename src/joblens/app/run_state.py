@@ -7,8 +7,8 @@ from joblens.app.runs import KeptResults, kept_events, kept_results
 from joblens.engine.cluster_places import ClusterPlaces
 from joblens.engine.offer import Choices, Offer
 from joblens.engine.replay import restore
-from joblens.engine.run_events import StopMode
-from joblens.engine.run_standing import last_stop, standing
+from joblens.engine.run_events import FinalizationEnded, StopMode
+from joblens.engine.run_standing import failed_finalizations, last_stop, standing
 from joblens.engine.schedule import Schedule
 from joblens.model.job import Status
 from joblens.model.plan import Plan
@@ -37,6 +37,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     run: Run
     plan: Plan
     jobs: tuple[JobStanding, ...]
+    has_failed_datasets: bool = False
 
     def counts(self) -> dict[JobState, int]:
         found: dict[JobState, int] = {}
@@ -58,7 +59,7 @@ def state_of_run(store: Store, run: Run) -> RunState:
         attempts.setdefault(result.index, []).append(result)
     own = {result.index for result in results}
     events = [event for _, event in store.run_events(run.uuid)]
-    status, stop, places = _status_now(run), last_stop(events), ClusterPlaces(events)
+    status, stop, places = status_now(run), last_stop(events), ClusterPlaces(events)
     jobs = []
     for index, job in enumerate(plan.jobs):
         tried = tuple(attempts.get(index, ()))
@@ -77,10 +78,11 @@ def state_of_run(store: Store, run: Run) -> RunState:
                 is_left=not schedule.state_of(index).is_final,
             )
         )
-    return RunState(run=run, plan=plan, jobs=tuple(jobs))
+    has_failed = bool(schedule.failed_datasets())
+    return RunState(run=run, plan=plan, jobs=tuple(jobs), has_failed_datasets=has_failed)
 
 
-def _status_now(run: Run) -> RunStatus:
+def status_now(run: Run) -> RunStatus:
     """A run whose driver is gone is stopped, though nobody noted so."""
     is_deserted = (
         run.status is RunStatus.RUNNING and run.owner is not None and is_gone(run.owner, read_host())
@@ -106,6 +108,8 @@ def schedule_of(
         restore(schedule, results, events, kept.results, again=run.again, base_events=earlier)
     schedule.stopping = StopMode.DRAIN
     schedule.begin(0.0)
+    for fact in failed_finalizations(events):
+        schedule.handle(FinalizationEnded(fact.place, fact.error), 0.0)
     return schedule
 
 

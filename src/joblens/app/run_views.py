@@ -20,6 +20,7 @@ from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
 from joblens.model.plan import Plan
 from joblens.model.run import JobState, Run, RunStatus
+from joblens.model.slurm import CANCELLED_REASON, WALLTIME_REASON
 from joblens.model.units import format_bytes, format_duration
 from joblens.plan.graph import Graph
 from joblens.ports.store import Store
@@ -72,7 +73,9 @@ def failure_of(index: int, attempt: int, record: Record) -> JobFailure:
         how = ending(outcome)
         reason = how or outcome.status.value
         asked = record.job.requirements
-        if outcome.status is Status.TIMEOUT:
+        if outcome.reason in (CANCELLED_REASON, WALLTIME_REASON):
+            reason = outcome.error or reason
+        elif outcome.status is Status.TIMEOUT:
             limit = "" if asked.timeout_s is None else f" after {format_duration(asked.timeout_s)}"
             reason = f"its time was up{limit}"
         elif outcome.reason == "out-of-memory" and asked.memory_bytes is not None:

@@ -7,7 +7,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.analysis.workflow_rows import run_label
-from joblens.app.queries import Note, find, newest_named, one_of_its_id
+from joblens.app.queries import Note, find, newest_named
+from joblens.app.slurm_ids import PREFIX as SLURM_PREFIX
+from joblens.app.slurm_ids import is_array_element, may_be_slurm_id, records_in, slurm_id
 from joblens.model.errors import AmbiguousJob, AmbiguousRun, InputError, UnknownJob, UnknownRun
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Record, Status
@@ -20,11 +22,36 @@ _SHOWN = 3
 
 
 def find_run(store: Store, ident: str, run_number: int | None = None) -> Run:
-    """`run_number`: of the workflow that `ident` names, instead of its newest."""
+    """`run_number`: of the workflow that `ident` names, instead of its newest. An id of Slurm stands for the
+    run whose jobs it had."""
+    in_slurm = slurm_id(ident)
+    if in_slurm is None and is_array_element(ident):
+        in_slurm = ident.strip()
+    if in_slurm is not None:
+        return _run_in_slurm(store, in_slurm)
     if run_number is None:
-        return store.find_run(ident)
+        return _run_or_in_slurm(store, ident)
     workflow = store.find_workflow(ident)
     return store.find_run(f"{workflow.number}.{run_number}")
+
+
+def _run_or_in_slurm(store: Store, ident: str) -> Run:
+    try:
+        return store.find_run(ident)
+    except UnknownRun:
+        if not may_be_slurm_id(ident) or not records_in(store, ident.strip()):
+            raise
+    return _run_in_slurm(store, ident.strip())
+
+
+def _run_in_slurm(store: Store, job_id: str) -> Run:
+    """All jobs of an allocation are of one run."""
+    for record in records_in(store, job_id):
+        if record.job.run is not None:
+            return store.find_run(record.job.run.run_uuid)
+    raise UnknownRun(
+        f"no job of a run was in Slurm job {job_id}", hint=f"`joblens seff {job_id}` shows what Slurm knows"
+    )
 
 
 def find_named_run(store: Store, ident: str, note: Note, run_number: int | None = None) -> Run:
@@ -79,7 +106,7 @@ def find_job_or_run(
     """For commands that take either. `job:3` and `workflow:3` say which where both fit. `note` and
     `is_to_change`: as of `find`; a workflow's name comes before a job's."""
     ident = ident.strip()
-    if ident.startswith(_JOB):
+    if ident.startswith((_JOB, SLURM_PREFIX)) or is_array_element(ident):
         return find(store, ident, note, is_to_change=is_to_change)
     if ident.startswith(_WORKFLOW):
         return store.find_run(ident)
@@ -89,13 +116,15 @@ def find_job_or_run(
             f"'{ident}' is a job and a workflow", hint=f"say which: {_JOB}{ident} or {_WORKFLOW}{ident}"
         )
     if isinstance(job, Record):
-        return one_of_its_id(store, ident, job, note, is_to_change=is_to_change)
+        return find(store, ident, note, is_to_change=is_to_change)
     if isinstance(run, Run):
         return run
     if isinstance(job, UnknownJob) and isinstance(run, UnknownRun):
         named = None if note is None else newest_named(store, ident, note)
         if named is not None:
             return named
+        if may_be_slurm_id(ident):
+            return find(store, ident, note, is_to_change=is_to_change)
         if _NUMBERED.fullmatch(ident):
             raise run  # no job is named so
         raise UnknownRun(

@@ -10,6 +10,8 @@ from joblens.analysis.slurm_records import external_id_of
 from joblens.analysis.usage import total_usage
 from joblens.app.cluster_accounts import slurm_placement
 from joblens.app.queries import Note, find
+from joblens.app.slurm_ids import PREFIX as SLURM_PREFIX
+from joblens.app.slurm_ids import records_in
 from joblens.model.errors import JoblensError, PlacingError, UnknownJob
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Record, Usage
@@ -20,7 +22,6 @@ from joblens.runners.slurm_commands import SlurmCommands, has_slurm
 _SLURM_ID = re.compile(r"^\d+(_\d+)?(\+\d+)?$")
 _OF_JOBLENS = re.compile(r"^joblens run=(?P<run>\S+)(?: job=(?P<job>\S+))?")
 _SLACK_US = 120_000_000  # between Slurm's clock and the node's
-_MOST_LOOKED_AT = 5000
 
 
 class Seff:
@@ -33,7 +34,7 @@ class Seff:
 
     def look(self, ident: str) -> list[Efficiency]:
         """Several of an array or a heterogeneous job. Raises UnknownJob."""
-        bare = ident.strip()
+        bare = ident.strip().removeprefix(SLURM_PREFIX)
         if _SLURM_ID.match(bare):
             return self._of_slurm(bare)
         if self._store is None:
@@ -100,14 +101,16 @@ class Seff:
             return []
         row = job.row
         if said is not None:
-            query = HistoryQuery(run_uuid=said["run"])
+            queries = [HistoryQuery(run_uuid=said["run"])]
         elif row.started_at_us is not None:
             until = None if row.ended_at_us is None else row.ended_at_us + _SLACK_US
             since = row.started_at_us - _SLACK_US
-            query = HistoryQuery(since_us=since, until_us=until, limit=_MOST_LOOKED_AT)
+            # Ids begin anew when a cluster's counter does.
+            queries = [HistoryQuery(since_us=since, until_us=until, cluster_job=name) for name in names]
         else:
             return []
-        return [record for record in self._store.records(query) if self._is_in(record, names)]
+        found = {one.job.uuid: one for query in queries for one in self._store.records(query)}
+        return [record for record in found.values() if self._is_in(record, names)]
 
     def _is_in(self, record: Record, names: set[str]) -> bool:
         placement = slurm_placement(record)
@@ -120,8 +123,8 @@ class Seff:
         try:
             return [self._store.find(external_id_of(job_id))]
         except JoblensError:
-            records = self._store.records(HistoryQuery(limit=_MOST_LOOKED_AT))
-            return [record for record in records if self._is_in(record, {job_id})]
+            records = records_in(self._store, job_id)
+            return [record for record in records if not _is_imported(record)]
 
     def _so_far(self, record: Record) -> Usage | None:
         if record.outcome is not None or record.attempt is None or self._store is None:

@@ -86,4 +86,11 @@ def _too_large(plan: Plan, offer: Offer) -> list[str]:
 def _missing_inputs(plan: Plan) -> list[str]:
     read = {place for job in plan.jobs for place in job.input_files if plan.files[place].producer < 0}
     missing = [plan.files[place].path for place in sorted(read) if not os.path.exists(plan.files[place].path)]
-    return [f"no job makes these input files, and they are not there: {_named(missing)}"] if missing else []
+    lines = [f"no job makes these input files, and they are not there: {_named(missing)}"] if missing else []
+    unmade = {
+        place for job in plan.jobs for place in job.input_datasets if not plan.datasets[place].producers
+    }
+    absent = [path for place in sorted(unmade) if not os.path.exists(path := plan.datasets[place].path)]
+    if absent:
+        lines.append(f"no job makes these datasets, and they are not there: {_named(absent)}")
+    return lines

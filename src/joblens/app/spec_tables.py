@@ -2,14 +2,18 @@
 
 import csv
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import DecodeError
 
 from joblens.model.json_text import decode_json
 from joblens.model.workflow_spec import WorkflowSpec
-from joblens.plan.problems import Path
+from joblens.plan.problems import Path, Problems
+from joblens.plan.substitution import Variables, names_within, with_variables
+from joblens.plan.sweeps import variables_of
+
+_JSON_LINES = (".jsonl", ".ndjson")
 
 Found = tuple[Path, str]  # where a file is named, and how
 
@@ -19,7 +23,7 @@ class Unreadable(Exception):
 
 
 def read_tables(
-    spec: WorkflowSpec, overrides: Iterable[Any], folder: str
+    spec: WorkflowSpec, overrides: Mapping[str, Any], folder: str
 ) -> tuple[dict[str, Any], list[Found]]:
     """Everything the workflow names, by the name as written ('@' and all), and problems with their places."""
     tables: dict[str, Any] = {}
@@ -36,20 +40,35 @@ def read_tables(
     return {name: table for name, table in tables.items() if table is not None}, problems
 
 
-def _named_files(spec: WorkflowSpec, overrides: Iterable[Any]) -> Iterator[Found]:
+def _named_files(spec: WorkflowSpec, overrides: Mapping[str, Any]) -> Iterator[Found]:
+    """A name with a placeholder in it is none yet: `plan` says what is wrong with that."""
+    for where, name in _written_names(spec, overrides):
+        if not (spec.variables and names_within(name)):
+            yield where, name
+
+
+def _written_names(spec: WorkflowSpec, overrides: Mapping[str, Any]) -> Iterator[Found]:
     if spec.parameters_file:
         yield ("parameters_file",), spec.parameters_file
-    for place, job in enumerate(spec.jobs):
-        if job.parameters_file:
-            yield ("jobs", place, "parameters_file"), job.parameters_file
-    sections: dict[str, Iterable[Any]] = {"jobs": spec.jobs, "files": spec.files, "user_data": spec.user_data}
-    written: list[tuple[Path, Any]] = [(("--param",), each) for each in overrides]
+    variables = variables_of(spec, overrides, Problems())
+    sections: dict[str, Iterable[Any]] = {
+        "jobs": spec.jobs,
+        "files": spec.files,
+        "user_data": spec.user_data,
+        "datasets": spec.datasets,
+    }
+    written: list[tuple[Path, Any]] = [
+        (("--param",), with_variables(each, Variables(variables), (), lambda _: None))
+        for each in overrides.values()
+    ]
     written += [(("parameters", name), each) for name, each in spec.parameters.items()]
     for section, entries in sections.items():
         for place, entry in enumerate(entries):
+            path: Path = (section, place)
+            if entry.parameters_file:
+                yield (*path, "parameters_file"), entry.parameters_file
             if entry.parameters:
-                path: Path = (section, place, "parameters")
-                written += [((*path, name), each) for name, each in entry.parameters.items()]
+                written += [((*path, "parameters", name), each) for name, each in entry.parameters.items()]
     for where, value in written:
         if isinstance(value, str):
             text = value.strip()
@@ -79,8 +98,12 @@ def _rows(name: str, text: str) -> list[dict[str, Any]]:
     if name.lower().endswith(".json"):
         rows = _from_json(name, text)
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise Unreadable(f"{name} must be a list of objects, one a row")
+            raise Unreadable(f"{name} must be a list of objects, one for each row")
         return rows
+    if name.lower().endswith(_JSON_LINES):
+        return [
+            _object(name, number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()
+        ]
     lines = text.splitlines(keepends=True)
     reader = csv.reader(lines, strict=True)
     try:
@@ -94,6 +117,16 @@ def _rows(name: str, text: str) -> list[dict[str, Any]]:
         raise Unreadable(f"{name}:{reader.line_num}: {error}") from None
 
 
+def _object(name: str, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = decode_json(line)
+    except DecodeError as error:
+        raise Unreadable(f"{name}:{number}: not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise Unreadable(f'{name}:{number}: a row must be an object, as {{"name": value}}')
+    return row
+
+
 def _row(name: str, line: int, header: list[str], cells: list[str]) -> dict[str, Any]:
     if len(cells) != len(header):
         raise Unreadable(f"{name}:{line}: {len(cells)} values for {len(header)} columns")
@@ -101,13 +134,14 @@ def _row(name: str, line: int, header: list[str], cells: list[str]) -> dict[str,
 
 
 def _values(name: str, text: str) -> list[Any]:
-    """JSON list, or one value a line."""
+    """A JSON list, or one value per line; lines that begin with # are comments."""
     if name.lower().endswith(".json"):
         values = _from_json(name, text)
         if not isinstance(values, list):
             raise Unreadable(f"{name} must be a list of values")
         return values
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def _from_json(name: str, text: str) -> Any:

@@ -37,7 +37,9 @@ class LoadedSpec:
     What was written takes several times the memory of its plan: it is kept only for who says so when loading,
     and read once more for others that ask."""
 
-    def __init__(self, made: "_Made", text: str, form: str, path: str) -> None:
+    def __init__(
+        self, made: "_Made", text: str, form: str, path: str, parameters: Mapping[str, Any] = _NONE
+    ) -> None:
         if isinstance(made.plan, PackedPlan):
             give_back_freed_memory()
             self.plan = unpack_plan(made.plan)
@@ -50,6 +52,7 @@ class LoadedSpec:
         self.warnings = made.warnings
         self.secrets: SecretValues | None = None  # found out once (app.kept_specs): that reads the file again
         self._reading = made.reading
+        self._parameters = parameters
 
     def warnings_for(self, engine: str = "local") -> tuple[str, ...]:
         """Returns the warnings that a run with this engine should get."""
@@ -67,7 +70,7 @@ class LoadedSpec:
 
     def _written(self) -> SpecReading:
         if self._reading is None:
-            self._reading = read_workflow(self.text, self.format, self.path)
+            self._reading = read_workflow(self.text, self.format, self.path, self._parameters)
         return self._reading
 
 
@@ -75,7 +78,8 @@ def load_spec(path: str, parameters: Mapping[str, Any] = _NONE, *, keeps_spec: b
     """SpecError lists every problem as `file:line:column: message`. `keeps_spec`: it is asked for too."""
     text = read_text_of(path)
     form = format_of(path, text)
-    return LoadedSpec(_made_from_file(path, text, form, parameters, keeps_spec=keeps_spec), text, form, path)
+    made = _made_from_file(path, text, form, parameters, keeps_spec=keeps_spec)
+    return LoadedSpec(made, text, form, path, parameters)
 
 
 def plan_of_run(run: Run) -> Plan:
@@ -85,9 +89,8 @@ def plan_of_run(run: Run) -> Plan:
 
 def loaded_run(run: Run, *, keeps_spec: bool = False) -> LoadedSpec:
     source = f"run {run.uuid[:8]}"
-    return LoadedSpec(
-        _made_from_run(run, source, keeps_spec=keeps_spec), run.spec_text, run.spec_format, source
-    )
+    made = _made_from_run(run, source, keeps_spec=keeps_spec)
+    return LoadedSpec(made, run.spec_text, run.spec_format, source, run.options.parameters)
 
 
 class _Made(Struct, frozen=True):
@@ -102,12 +105,12 @@ class _Made(Struct, frozen=True):
 def _made_from_file(
     path: str, text: str, form: str, parameters: Mapping[str, Any], *, keeps_spec: bool
 ) -> _Made:
-    reading = read_workflow(text, form, path)
+    reading = read_workflow(text, form, path, parameters)
     folder = os.path.dirname(os.path.abspath(path))
     if reading.spec is None:
         _refuse_other_files(path, reading)
         raise spec_error(path, _all_that_is_wrong(path, reading, parameters, folder))
-    tables, missing = read_tables(reading.spec, parameters.values(), folder)
+    tables, missing = read_tables(reading.spec, parameters, folder)
     planned = _plan(path, reading.spec, reading.document, tables, parameters, missing)
     assert planned.plan is not None
     warnings = (*_warnings(path, reading, planned), *_unplaced(loose_names(reading.spec, planned.plan)))
@@ -154,7 +157,7 @@ def _is_list_of_tasks(value: Any) -> bool:
 
 
 def _made_from_run(run: Run, source: str, *, keeps_spec: bool) -> _Made:
-    reading = read_workflow(run.spec_text, run.spec_format, source)
+    reading = read_workflow(run.spec_text, run.spec_format, source, run.options.parameters)
     if reading.spec is None:
         raise spec_error(source, _told(source, reading.problems))
     planned = _plan(source, reading.spec, reading.document, run.tables, run.options.parameters)
@@ -211,7 +214,7 @@ def _all_that_is_wrong(
     if draft is None:
         return _told(path, reading.problems)
     unread = Unread(draft.unread)
-    tables, missing = read_tables(draft.spec, parameters.values(), folder)
+    tables, missing = read_tables(draft.spec, parameters, folder)
     planned = make_plan(draft.spec, tables=tables, parameters=parameters, unread=unread).problems
     without_table = {where for where, _ in missing}
     found = [(one.path, one.message) for one in planned if one.path not in without_table]

@@ -36,6 +36,7 @@ from joblens.app.supervising import allow_many_files
 from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.errors import JoblensError
 from joblens.model.job import Granularity, Placement, Record, Status
+from joblens.model.placing import PlaceEnding
 from joblens.model.settings import Settings
 from joblens.ports.bell import Bell, Hearing
 from joblens.ports.hiring import Ear
@@ -64,6 +65,8 @@ class HiredFor(Struct, frozen=True, kw_only=True):
     user: str = ""
     ear: Ear | None = None  # by which it is told of tickets
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    # Asks the cluster why it ends the allocation; may wait for some seconds. None: it gives jobs back.
+    why_ended: Callable[[], PlaceEnding | None] | None = None
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -209,6 +212,7 @@ class RunningWorker:
         keep_passwords_from_jobs()
         self._worker: QueueWorker | None = None
         self._hired = options.hired
+        self._is_asking_why = False
         fences: list[FencedStore] = []
         journaled: list[JournaledStore] = []
 
@@ -304,14 +308,31 @@ class RunningWorker:
         def end(number: int, _frame: FrameType | None) -> None:
             if hearing is not None and self._hired is None:
                 hearing.stop()
-            # Of a cluster: its time is up, others go on with what it has.
-            is_put_out = number == signal.SIGTERM and self._hired is not None
-            loop.call(worker.give_up_place if is_put_out else worker.end)
+            is_by_cluster = number == signal.SIGTERM and self._hired is not None
+            loop.call(self._give_up_place if is_by_cluster else worker.end)
 
         signal.signal(signal.SIGUSR1, lambda *_: worker.look_now())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, end)
         signal.set_wakeup_fd(loop.wake_fd, warn_on_full_buffer=False)
+
+    def _give_up_place(self) -> None:
+        """The cluster ends the allocation. The answer to why decides whether its jobs run again."""
+        worker, loop = self.worker, self.kit.loop
+        why = self._hired.why_ended if self._hired is not None else None
+        if why is None or not worker.has_jobs:
+            worker.give_up_place()
+            return
+        if self._is_asking_why:
+            return
+        self._is_asking_why = True
+        worker.hold_ends()
+
+        def ask() -> None:
+            ending = why()
+            loop.call(lambda: worker.give_up_place(ending))
+
+        threading.Thread(target=ask, name="joblens-why", daemon=True).start()
 
     def close(self) -> None:
         self.watching.close()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from joblens.model.run import RunOptions, SlurmChoice
 
 LOCAL, CELERY, RAY, SLURM = "local", "celery", "ray", "slurm"
+_SLURM_TEXTS = ("partition", "account", "qos", "constraint")
 _SLURM_FIELDS = tuple(row.name for row in SLURM_OPTIONS)
 
 
@@ -30,6 +31,7 @@ OPTION_NEEDS = {
     "partition": OptionNeed(SLURM),
     "account": OptionNeed(SLURM),
     "qos": OptionNeed(SLURM),
+    "constraint": OptionNeed(SLURM),
     "nodes": OptionNeed(SLURM, allocations=True),
     "allocations": OptionNeed(SLURM, allocations=True),
     "walltime": OptionNeed(SLURM),
@@ -39,6 +41,10 @@ OPTION_NEEDS = {
 
 def check_engine_options(engine: str, given: dict[str, Any]) -> None:
     """Raises InputError for options that have no effect with that engine, or with the chosen packing."""
+    for name in _SLURM_TEXTS:
+        text = given.get(name)
+        if text is not None and not (text.strip() and text.isprintable()):
+            raise InputError(f"--{name} is empty" if not text.strip() else f"--{name}: not in one line")
     for name, need in OPTION_NEEDS.items():
         if given.get(name) in (None, (), ""):
             continue
@@ -63,6 +69,7 @@ def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":
         partition=given["partition"] or "",
         account=given["account"] or "",
         qos=given["qos"] or "",
+        constraint=given["constraint"] or "",
         nodes=given["nodes"],
         allocations=given["allocations"],
         time_s=_walltime_s(given["walltime"]),
@@ -89,7 +96,7 @@ def _sbatch_options(words: tuple[str, ...]) -> tuple[str, ...]:
         if not word.startswith("-") or "\n" in word or "\0" in word:
             raise InputError(
                 f"--sbatch {word}: that is no option of sbatch",
-                hint="as sbatch takes it: --sbatch=--constraint=ib",
+                hint="as sbatch takes it: --sbatch=--mail-type=FAIL",
             )
     return words
 

@@ -41,6 +41,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "wait": _entry("wait", "Wait for jobs or runs to end."),
         "cancel": _entry("cancel", "End a running job, or a run."),
         "user-data": _entry("user_data", "JSON that jobs of a workflow hand to each other."),
+        "datasets": _entry("datasets", "Directories that jobs of a workflow fill and read."),
     },
     "Workflow files": {
         "validate": _entry("validate", "Check workflow files without running them."),

@@ -159,6 +159,7 @@ SLURM_OPTIONS = (
     _row("--partition", metavar="NAME", help="FILE: partition of Slurm."),
     _row("--account", metavar="NAME", help="FILE: account that Slurm charges."),
     _row("--qos", metavar="NAME", help="FILE: quality of service, of Slurm."),
+    _row("--constraint", metavar="FEATURES", help="FILE: features that nodes of Slurm must have: 'a100&ib'."),
     _row("--nodes", kind="count", least=1, metavar="N", help="FILE: nodes of each allocation."),
     _row("--allocations", kind="count", least=1, metavar="N", help="FILE: how many allocations to ask for."),
     _row("--walltime", metavar="TIME", help="FILE: of each allocation: 90m, 2h, 02:00:00."),
@@ -166,7 +167,7 @@ SLURM_OPTIONS = (
         "--sbatch",
         kind="many",
         metavar="OPTION",
-        help="FILE: another option for sbatch, as it takes it: --sbatch=--constraint=ib (again for more).",
+        help="FILE: another option for sbatch, as it takes it: --sbatch=--mail-type=FAIL (repeatable).",
     ),
 )
 # For `run FILE` and `submit FILE`; what JOB_OPTIONS has as well is said there for one command.

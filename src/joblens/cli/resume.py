@@ -60,7 +60,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
 
 def _left(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:
     """Jobs that have not come to an end, and whether anything can be done: one of them waits for none that
-    failed, or no job failed, so that it was an action."""
+    failed, a dataset can be finalized now, or no job failed, so that it was an action."""
     from joblens.app.run_state import state_of_run
     from joblens.model.run import JobState
     from joblens.plan.graph import Graph
@@ -69,4 +69,5 @@ def _left(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:
     left = tuple(job.index for job in state.jobs if job.is_left)
     over_well = (JobState.COMPLETED, JobState.DISABLED)
     failed = [job.index for job in state.jobs if not job.is_left and job.state not in over_well]
-    return left, not failed or bool(set(left) - Graph(state.plan).behind(failed))
+    can_go_on = bool(set(left) - Graph(state.plan).behind(failed))
+    return left, can_go_on or not failed or state.has_failed_datasets

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
+from joblens.engine.dataset_table import DatasetTable, Progress
 from joblens.engine.order import Dependents
 from joblens.model.plan import Plan
 from joblens.model.run import JobState
@@ -14,15 +15,18 @@ BLOCKED = int(JobState.BLOCKED)
 
 
 class Consequences(Struct):
-    """Of a job that came to its end: who is ready now, and who will never be and because of whom."""
+    """Of a job that came to its end: who is ready now, who will never be and because of whom, and which
+    datasets are to be finalized."""
 
     ready: list[int] = field(default_factory=list)
     canceled: list[tuple[int, int]] = field(default_factory=list)
+    datasets: list[int] = field(default_factory=list)
 
 
 class JobTable:
     """Dependencies are met by success, and by jobs that are left out of the run. User data that a job of the
-    run makes comes with that job's end; other user data must have a value, in the spec or set since."""
+    run makes comes with that job's end; other user data must have a value, in the spec or set since. Datasets
+    have to be finalized."""
 
     def __init__(self, plan: Plan) -> None:
         count = len(plan.jobs)
@@ -34,6 +38,7 @@ class JobTable:
         self.counts = [count] + [0] * (len(JobState) - 1)
         self.has_value = bytearray(data.data is not None for data in plan.user_data)
         self._waits_for_data: dict[int, list[int]] = {}
+        self.datasets = DatasetTable(plan)
 
     def set_state(self, index: int, state: JobState) -> None:
         self.counts[self.states[index]] -= 1
@@ -52,8 +57,10 @@ class JobTable:
                 for place in set(job.input_user_data) & self._waits_for_data.keys():
                     self._waits_for_data[place].append(index)
                     self._unmet[index] += 1
+        for index in self.datasets.open(self.states):
+            self._unmet[index] += 1
         ended = [index for index, state in enumerate(self.states) if state >= JobState.COMPLETED]
-        found = Consequences()
+        found = Consequences(datasets=self.datasets.without_producers())
         for index, state in enumerate(self.states):
             if state == JobState.UNINITIALIZED:
                 ready = self._unmet[index] == 0
@@ -92,6 +99,8 @@ class JobTable:
             if state == JobState.PENDING_FAILED:
                 continue  # someone has to decide first
             is_met = state in (JobState.COMPLETED, JobState.DISABLED)
+            for place in self.plan.jobs[index].output_datasets:
+                self._producer_ended(place, found, is_met=is_met)
             for waiting in self.dependents.of(index):
                 if self.states[waiting] != BLOCKED:
                     continue
@@ -103,6 +112,38 @@ class JobTable:
                     self.set_state(waiting, JobState.CANCELED)
                     found.canceled.append((waiting, index))
                     ended.append(waiting)
+
+    def _producer_ended(self, place: int, found: Consequences, *, is_met: bool) -> None:
+        progress = self.datasets.producer_ended(place, is_met=is_met)
+        if progress is Progress.COMPLETE:
+            found.datasets.append(place)
+        elif progress is Progress.SPOILT:  # who runs all the same does not wait for what will not come
+            found.ready += self._undeterred(self.datasets.readers(place))
+
+    def end_dataset(self, place: int, error: str) -> Consequences:
+        """Its finalization has ended. With an error, `canceled` has the jobs that are to be canceled for it,
+        in the state they had."""
+        waiting = self.datasets.end(place, error)
+        if not error:
+            return Consequences(ready=[index for index in waiting if self._met(index)])
+        policies = self.plan.jobs
+        return Consequences(
+            ready=self._undeterred(waiting),
+            canceled=[
+                (index, -1)
+                for index in waiting
+                if policies[index].when_blocked_fails is WhenBlockedFails.CANCEL
+                and self.states[index] == BLOCKED
+            ],
+        )
+
+    def _undeterred(self, waiting: list[int]) -> list[int]:
+        """Of jobs that wait for a dataset that will not be there, those that are ready without it."""
+        return [
+            index
+            for index in waiting
+            if self.plan.jobs[index].when_blocked_fails is WhenBlockedFails.RUN and self._met(index)
+        ]
 
     def _met(self, index: int) -> bool:
         self._unmet[index] -= 1

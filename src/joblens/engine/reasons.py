@@ -68,11 +68,23 @@ def _blocked(facts: Facts, index: int) -> str:
     if failed:
         verb = facts.table.state(failed[0]).label.replace("_", " ")
         return f"needs {_names(facts, failed)} ({verb}), which must be run again first"
+    datasets = facts.table.datasets
+    awaited = datasets.awaited_by(index)
+    broken = next((place for place in awaited if place in datasets.errors), None)
+    if broken is not None:
+        return f"needs {dataset_failed(facts.plan.datasets[broken].name, datasets.errors[broken])}"
     if open_ones:
         return f"waits for {_names(facts, open_ones)}"
+    if awaited:
+        names = _listed([facts.plan.datasets[place].name for place in awaited])
+        return f"waits until {'datasets' if len(awaited) > 1 else 'dataset'} {names} is finalized"
     data = [place for place in job.input_user_data if not facts.table.has_value[place]]
     listed = _listed([facts.plan.user_data[place].name for place in data])
     return f"waits for user data {listed}, which has no value yet"
+
+
+def dataset_failed(name: str, error: str) -> str:
+    return f"dataset '{name}', which could not be finalized: {error}"
 
 
 def _names(facts: Facts, indexes: list[int]) -> str:

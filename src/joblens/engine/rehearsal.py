@@ -1,7 +1,8 @@
 """A run as it would go, were every job to succeed and to take as long as is known of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
+from itertools import count
 
 from msgspec import Struct
 
@@ -11,6 +12,8 @@ from joblens.engine.run_events import (
     Command,
     CommandEnded,
     Event,
+    FinalizationEnded,
+    FinalizeDataset,
     RunActionCommand,
     StartAttempt,
 )
@@ -52,11 +55,12 @@ def rehearse(schedule: Schedule, known_s: Mapping[int, float]) -> Rehearsal:
     usual_s = sum(known_s.values()) / len(known_s) if known_s else 1.0
     starts: list[RehearsedStart] = []
     ends: list[tuple[float, int, Event]] = []
+    order = count()  # events of one time come in the order they were caused
     now_s = 0.0
     commands = schedule.begin(now_s)
     while True:
         for command in commands:
-            _carry_out(command, schedule, ends, starts, known_s, usual_s, now_s)
+            _carry_out(command, schedule, ends, order, starts, known_s, usual_s, now_s)
         if not ends:
             break
         now_s, _, event = heappop(ends)
@@ -69,6 +73,7 @@ def _carry_out(
     command: Command,
     schedule: Schedule,
     ends: list[tuple[float, int, Event]],
+    order: Iterator[int],
     starts: list[RehearsedStart],
     known_s: Mapping[int, float],
     usual_s: float,
@@ -81,7 +86,9 @@ def _carry_out(
         starts.append(RehearsedStart(index, now_s, known, command.gpus))
         schedule.handle(AttemptBegan(index), now_s)
         ended = AttemptEnded(index, command.attempt, Status.SUCCESS, 0, "exited", takes_s)
-        heappush(ends, (now_s + takes_s, len(starts), ended))
+        heappush(ends, (now_s + takes_s, next(order), ended))
     elif isinstance(command, RunActionCommand):
         ended_command = CommandEnded(Status.SUCCESS, command.action, command.command)
-        heappush(ends, (now_s, len(starts), ended_command))
+        heappush(ends, (now_s, next(order), ended_command))
+    elif isinstance(command, FinalizeDataset):
+        heappush(ends, (now_s, next(order), FinalizationEnded(command.place)))

@@ -13,6 +13,7 @@ from joblens.engine.schedule import Schedule
 from joblens.model.job import Status
 from joblens.model.run import (
     ActionRan,
+    DatasetFinalized,
     JobCancelled,
     JobResult,
     JobState,
@@ -67,6 +68,8 @@ def restore(
         schedule.recall(index, replace(past, devices=devices.get(index, ())))
     _leave_unwanted(schedule, notes.unwanted - own.keys())
     _recall_events(schedule, [*base_events, *events] if base is not None else events, own_events=events)
+    if base is not None:
+        _recall_kept_datasets(schedule, base_events, frozenset(again) if again is not None else None)
 
 
 def _by_job(results: Iterable[JobResult]) -> dict[int, list[JobResult]]:
@@ -199,3 +202,25 @@ def _recall_events(schedule: Schedule, events: Sequence[RunEvent], own_events: S
     for event in own_events:
         if isinstance(event.fact, ActionRan):
             schedule.triggers.recall(event.fact.action, event.fact.command, event.fact.status)
+        elif isinstance(event.fact, DatasetFinalized) and not event.fact.error:
+            schedule.table.datasets.recall(event.fact.place)
+
+
+def _recall_kept_datasets(
+    schedule: Schedule, base_events: Sequence[RunEvent], again: frozenset[int] | None
+) -> None:
+    """Datasets that the run before finalized, and that no job of this run makes or reads again. Those that
+    one reads are finalized once more: that tells what it finds."""
+    if again is None:
+        return
+    facts = [event.fact for event in base_events if isinstance(event.fact, DatasetFinalized)]
+    done = {fact.name for fact in facts if not fact.error}
+    touched = {
+        place
+        for index in again
+        if index < len(schedule.plan.jobs)
+        for place in (*schedule.plan.jobs[index].input_datasets, *schedule.plan.jobs[index].output_datasets)
+    }
+    for place, dataset in enumerate(schedule.plan.datasets):
+        if place not in touched and dataset.name in done:
+            schedule.table.datasets.recall(place)

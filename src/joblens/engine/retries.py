@@ -9,6 +9,7 @@ from joblens.engine.offer import Choices, Offer
 from joblens.model.job import Requirements, Status
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import JobState
+from joblens.model.slurm import CANCELLED_REASON, WALLTIME_REASON
 from joblens.model.workflow_spec import ExecutionSpec, RetryRule
 
 MOST_LOSSES = 3
@@ -63,7 +64,8 @@ def judge(
     if ending.status is Status.SUCCESS and not ending.outputs_missing:
         return Final(JobState.COMPLETED)
     if ending.status is Status.CANCELLED:
-        return Final(JobState.TERMINATED, UNWANTED)
+        is_in_slurm = ending.reason == CANCELLED_REASON
+        return Final(JobState.TERMINATED, "cancelled in Slurm" if is_in_slurm else UNWANTED)
     if ending.status is Status.LOST:
         if choices.lost_is_final:
             return Final(JobState.FAILED, "its worker was lost")
@@ -103,7 +105,8 @@ def _after_loss(failures: Failures, asked: Requirements) -> Final | Again:
 
 def _what_happened(ending: Ending) -> str:
     if ending.status is Status.TIMEOUT:
-        return "its time was up"
+        is_walltime = ending.reason == WALLTIME_REASON
+        return "its Slurm allocation reached its walltime" if is_walltime else "its time was up"
     if ending.reason == "out-of-memory":
         return "it ran out of memory"
     if ending.outputs_missing:
@@ -125,14 +128,12 @@ def exit_code_for_rules(ending: Ending, execution: ExecutionSpec) -> int | None:
 
 
 def matching_rule(job: PlannedJob, ending: Ending, execution: ExecutionSpec) -> RetryRule | None:
-    """The first that knows the exit code. Missing outputs have none: a rule for all codes is theirs."""
+    """The rule of the job's handler for this failure. Missing outputs have no exit code of their own: only a
+    rule for all codes is for them."""
     if job.failure_handler is None:
         return None
     code = None if ending.outputs_missing else exit_code_for_rules(ending, execution)
-    for rule in job.failure_handler.rules:
-        if rule.match_all_exit_codes or (code is not None and code in rule.exit_codes):
-            return rule
-    return None
+    return job.failure_handler.rule_for(code)
 
 
 def pause_s(rule: RetryRule, retry: int) -> float:

@@ -38,6 +38,13 @@ class DataChanged(Struct, frozen=True):
     place: int
 
 
+class FinalizationEnded(Struct, frozen=True):
+    """A dataset was counted and hashed; `place` in Plan.datasets. `error`: why that was not possible."""
+
+    place: int
+    error: str = ""
+
+
 class CommandEnded(Struct, frozen=True):
     """A command of an action, or a recovery script (`index` >= 0: of that job)."""
 
@@ -69,7 +76,15 @@ class Tick(Struct, frozen=True):
 
 
 Event = (
-    AttemptBegan | AttemptEnded | DataChanged | CommandEnded | StopWanted | CancelWanted | OfferGrew | Tick
+    AttemptBegan
+    | AttemptEnded
+    | DataChanged
+    | FinalizationEnded
+    | CommandEnded
+    | StopWanted
+    | CancelWanted
+    | OfferGrew
+    | Tick
 )
 
 
@@ -109,6 +124,12 @@ class RunRecovery(Struct, frozen=True):
     script: str
 
 
+class FinalizeDataset(Struct, frozen=True):
+    """Count and hash it; answered by one FinalizationEnded."""
+
+    place: int
+
+
 class StateChanged(Struct, frozen=True):
     """For whoever shows it; `why` is said to people."""
 
@@ -120,4 +141,13 @@ class RunIsOver(Struct, frozen=True):
     pass
 
 
-Command = StartAttempt | StopAttempt | RunActionCommand | AskForNodes | RunRecovery | StateChanged | RunIsOver
+Command = (
+    StartAttempt
+    | StopAttempt
+    | RunActionCommand
+    | AskForNodes
+    | RunRecovery
+    | FinalizeDataset
+    | StateChanged
+    | RunIsOver
+)

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 
 from joblens.engine.schedule import Schedule
 from joblens.model.job import Status
-from joblens.model.run import JobResult, JobState, RunEvent, RunStarted, RunStatus, StopAskedFor
+from joblens.model.run import (
+    DatasetFinalized,
+    JobResult,
+    JobState,
+    RunEvent,
+    RunStarted,
+    RunStatus,
+    StopAskedFor,
+)
 
 TIME = "time"  # who asked for the end of a run whose --time was up
 _KILL = "kill"
@@ -23,6 +31,17 @@ def last_stop(events: Iterable[RunEvent]) -> StopAskedFor | None:
         elif isinstance(event.fact, StopAskedFor) and (found is None or found.how != _KILL):
             found = event.fact
     return found
+
+
+def failed_finalizations(events: Iterable[RunEvent]) -> list[DatasetFinalized]:
+    """Datasets that could not be finalized since the run was last started, or by hand after that."""
+    last: dict[int, DatasetFinalized] = {}
+    for event in events:
+        if isinstance(event.fact, RunStarted):
+            last.clear()
+        elif isinstance(event.fact, DatasetFinalized):
+            last[event.fact.place] = event.fact
+    return [fact for _, fact in sorted(last.items()) if fact.error]
 
 
 def standing(

@@ -4,7 +4,8 @@
        │          ▲ │                    │
        └─► canceled └──── another try ◄──┘
 
-A job is ready when all it depends on has succeeded (or it runs all the same) and its user data has a value.
+A job is ready when all it depends on has succeeded (or it runs all the same), its user data has a value and
+its datasets are finalized.
 It starts when CPUs, memory, devices, the number of jobs and the time left allow it: see `order` for who comes
 first, `backfill` for who may pass, `run_ahead` for tiny jobs. The run is over when nothing runs and nothing
 can start."""
@@ -17,7 +18,7 @@ from joblens.engine.job_table import Consequences, JobTable
 from joblens.engine.offer import Choices, Offer, whole_of
 from joblens.engine.past import Past
 from joblens.engine.pauses import Pauses
-from joblens.engine.reasons import explain
+from joblens.engine.reasons import dataset_failed, explain
 from joblens.engine.retries import CUT_OFF, NOT_STARTED, UNWANTED, Again, Ending, Failures, Final, judge
 from joblens.engine.run_events import (
     AttemptBegan,
@@ -27,6 +28,8 @@ from joblens.engine.run_events import (
     CommandEnded,
     DataChanged,
     Event,
+    FinalizationEnded,
+    FinalizeDataset,
     OfferGrew,
     RunActionCommand,
     RunIsOver,
@@ -57,7 +60,7 @@ class Schedule:
         self._starter = Starter(self.table, offer, choices)
         self.buckets = self._starter.buckets
         self.occupancy = self._starter.occupancy
-        self.triggers = Triggers(plan)
+        self.triggers = Triggers(plan, is_worker=choices.is_worker)
         self.stopping: StopMode | None = None
         self.is_over = False
         self.whys: dict[int, str] = {}  # of jobs that did not succeed
@@ -68,12 +71,14 @@ class Schedule:
         self._cancelled: set[int] = set()  # running, and someone asked for their end
         self._past: dict[int, Again] = {}  # recalled jobs that are to be tried again
         self._wrapped_up = False
+        self._is_leaving = False  # as the run's worker: what runs now runs also when the run is stopped
         self._became_ready: list[int] = []
         self._now_s = 0.0  # of the last event
         self._commands: list[Command] = []
         self._handlers: dict[type, Callable[..., None]] = {
             AttemptEnded: self._attempt_ended,
             DataChanged: self._data_changed,
+            FinalizationEnded: self._finalization_ended,
             CommandEnded: self._command_ended,
             StopWanted: self._stop_wanted,
             CancelWanted: self._cancel_wanted,
@@ -106,6 +111,10 @@ class Schedule:
 
     def failed_actions(self) -> frozenset[int]:
         return frozenset(self.triggers.failed)
+
+    def failed_datasets(self) -> list[int]:
+        """Places of those that could not be finalized."""
+        return self.table.datasets.failed()
 
     def why(self, index: int) -> str:
         """In words, why a job is not running, or how it ended."""
@@ -231,6 +240,17 @@ class Schedule:
     def _data_changed(self, event: DataChanged, now_s: float) -> None:
         self._follow(Consequences(ready=self.table.set_value(event.place)))
 
+    def _finalization_ended(self, event: FinalizationEnded, now_s: float) -> None:
+        found = self.table.end_dataset(event.place, event.error)
+        canceled, found.canceled = found.canceled, []
+        self._follow(found)
+        why = dataset_failed(self.plan.datasets[event.place].name, event.error)
+        for index, _ in canceled:
+            self._settle(index, JobState.CANCELED, why)
+        for index in self.table.datasets.readers(event.place):
+            if self.table.state(index) is JobState.BLOCKED:
+                self._commands.append(StateChanged(index, self.why(index)))
+
     def _command_ended(self, event: CommandEnded, now_s: float) -> None:
         if event.index < 0:
             self._action_ended(event)
@@ -294,6 +314,8 @@ class Schedule:
         for index in found.ready:
             self._starter.add(index)
             self._note_progress(index)
+        if self.stopping is not StopMode.KILL:
+            self._commands += [FinalizeDataset(place) for place in found.datasets]
         for index, because in found.canceled:
             self.whys[index] = f"{self.plan.jobs[because].name}, which it depends on, did not succeed"
             self._commands.append(StateChanged(index, self.whys[index]))
@@ -306,7 +328,7 @@ class Schedule:
             self._run_actions(self.triggers.on_job_complete(index))
 
     def _run_actions(self, due: list[Due]) -> None:
-        if self.stopping is None:
+        if self.stopping is None or self._is_leaving:
             self._commands += due
         else:
             self.triggers.forget(due)
@@ -350,6 +372,8 @@ class Schedule:
     def _end_when_nothing_is_left(self) -> None:
         if self.occupancy.held or self.triggers.any_running or self.recovering:
             return
+        if self.table.datasets.is_busy and self.stopping is not StopMode.KILL:
+            return
         if self.stopping is None:
             if self.pauses:
                 return
@@ -359,5 +383,11 @@ class Schedule:
                 self._commands += due
                 if due:
                     return
+        if not self._is_leaving:
+            self._is_leaving = True
+            due = self.triggers.on_worker_complete()
+            self._commands += due
+            if due:
+                return
         self.is_over = True
         self._commands.append(RunIsOver())

@@ -1,6 +1,9 @@
 """Which commands of actions are due. The commands of one action run one after the other; when one fails,
 those after it are left out, and the run goes on. A run that is resumed takes up an action at the command that
-failed or did not come to its end. An action that asks for nodes has no commands: it is due, and no more."""
+failed or did not come to its end. An action that asks for nodes has no commands: it is due, and no more.
+
+Actions of workers run on each worker of the run (`agent.served_runs`). Without others the process that drives
+the run is the one worker it has."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -8,20 +11,24 @@ from itertools import chain
 from joblens.engine.retries import CUT_OFF
 from joblens.engine.run_events import AskForNodes, RunActionCommand
 from joblens.model.job import Status
-from joblens.model.plan import Plan
-from joblens.model.workflow_spec import TriggerType
+from joblens.model.plan import Plan, PlannedAction
+from joblens.model.workflow_spec import ActionType, TriggerType
 from joblens.plan.stages import schedules_nodes
 
 Due = RunActionCommand | AskForNodes
+WORKER_TRIGGERS = (TriggerType.ON_WORKER_START, TriggerType.ON_WORKER_COMPLETE)
+_AT_START = (TriggerType.ON_WORKFLOW_START, TriggerType.ON_WORKER_START)
 
 
 class Triggers:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, is_worker: bool = True) -> None:
+        """`is_worker`: this process serves the run itself."""
         self._actions = {
             place: action
             for place, action in enumerate(plan.actions)
-            if schedules_nodes(action.spec) or action.spec.commands
+            if schedules_nodes(action.spec) or _runs_commands(action)
         }
+        self._is_worker = is_worker
         self._on_ready = self._watchers(TriggerType.ON_JOBS_READY)
         self._on_complete = self._watchers(TriggerType.ON_JOBS_COMPLETE)
         # What each action still waits for: places of jobs.
@@ -50,7 +57,7 @@ class Triggers:
     @property
     def start_is_over(self) -> bool:
         """Whether what runs before the first job has ended."""
-        return not any(self._trigger(place) is TriggerType.ON_WORKFLOW_START for place in self._running)
+        return not any(self._trigger(place) in _AT_START for place in self._running)
 
     def recall(self, action: int, command: int, status: Status) -> None:
         """A command that ended before this process took over. Persistent actions at the start run again."""
@@ -58,13 +65,26 @@ class Triggers:
             self._next[action] = command + 1 if status is Status.SUCCESS else command
 
     def _begins_each_time(self, place: int) -> bool:
-        return self._trigger(place) is TriggerType.ON_WORKFLOW_START and self._actions[place].spec.persistent
+        trigger = self._trigger(place)
+        if trigger in WORKER_TRIGGERS:
+            return True
+        return trigger is TriggerType.ON_WORKFLOW_START and self._actions[place].spec.persistent
 
     def on_start(self) -> list[Due]:
-        return self._fire_all(TriggerType.ON_WORKFLOW_START)
+        due = self._fire_all(TriggerType.ON_WORKFLOW_START)
+        return [*due, *self._fire_all(TriggerType.ON_WORKER_START)] if self._is_worker else due
 
     def on_complete(self) -> list[Due]:
         return self._fire_all(TriggerType.ON_WORKFLOW_COMPLETE)
+
+    def on_worker_complete(self) -> list[Due]:
+        """This process stops to serve the run."""
+        return self._fire_all(TriggerType.ON_WORKER_COMPLETE) if self._is_worker else []
+
+    def failed_elsewhere(self, action: int) -> None:
+        """A command of it failed on a worker."""
+        if action in self._actions:
+            self.failed.add(action)
 
     def on_job_ready(self, index: int, *, is_final: bool) -> list[Due]:
         """It is ready or beyond: running, ended, or left out of the run. That one which was ready has ended
@@ -132,3 +152,7 @@ class Triggers:
     def _run(self, place: int, command: int) -> list[Due]:
         self._running[place] = command
         return [RunActionCommand(place, command)]
+
+
+def _runs_commands(action: PlannedAction) -> bool:
+    return action.spec.action_type is ActionType.RUN_COMMANDS and bool(action.spec.commands)

@@ -24,6 +24,8 @@ class CrateFile(Struct, frozen=True, kw_only=True):
     kind: str = ""  # media type
     description: str = ""
     is_folder: bool = False
+    files: int | None = None  # in a dataset
+    hash_mode: str = ""  # of a dataset: what its sha256 is made from
     is_inside: bool = False  # the crate has a copy
 
 

@@ -37,6 +37,25 @@ class ToolPrograms(Struct, frozen=True, kw_only=True, omit_defaults=True):
     install: str = ""  # what to say when one is not
 
 
+class WorkerCommand(Struct, frozen=True):
+    """One command of an action. `job`: as it is recorded, but for uuid and times, which a worker gives it."""
+
+    action: int
+    command: int
+    job: Job
+    argv: tuple[str, ...]
+    folder: str
+
+
+class WorkerActions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Commands that a worker runs before its first job of a run, and when it stops to serve the run."""
+
+    run: str  # its uuid
+    env: dict[str, str]
+    on_start: tuple[WorkerCommand, ...] = ()
+    on_complete: tuple[WorkerCommand, ...] = ()
+
+
 class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker really runs. Not redacted: it lies in the store only until the job has ended."""
 
@@ -49,6 +68,7 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
     notify: tuple[str, ...] = ()
     programs: ToolPrograms | None = None  # to be found by the worker; until then `argv` has names
     secrets: dict[str, str] = field(default_factory=dict)  # to hide in its outcome: text shown instead
+    worker_actions: WorkerActions | None = None
 
 
 class Ticket(Struct, frozen=True, kw_only=True, omit_defaults=True):

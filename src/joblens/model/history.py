@@ -33,6 +33,7 @@ class HistoryQuery(Struct, frozen=True, kw_only=True):
     user: str | None = None
     external_id: str | None = None  # the id that the caller gave them
     run_uuid: str | None = None  # attempts of this run's jobs, and of its actions
+    cluster_job: str | None = None  # the cluster's own id of where they ran; of an array: all its elements
 
 
 class Distribution(Struct, frozen=True, kw_only=True):

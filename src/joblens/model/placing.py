@@ -7,7 +7,7 @@ import enum
 
 from msgspec import Struct, field
 
-from joblens.model.job import Placement, Requirements
+from joblens.model.job import Placement, Requirements, Status
 
 CLUSTER_MARK = "@"  # before names of queues
 
@@ -41,6 +41,14 @@ class Placed(Struct, frozen=True, kw_only=True):
     queue: str = ""
 
 
+class PlaceEnding(Struct, frozen=True, kw_only=True):
+    """Why a cluster ended an allocation together with its jobs: they end like this and do not run again."""
+
+    status: Status  # cancelled or timeout
+    reason: str  # of the outcome
+    text: str  # for people: 'cancelled in Slurm by alice'
+
+
 class PlaceNews(Struct, frozen=True, kw_only=True):
     """What the cluster says of one of them."""
 
@@ -50,6 +58,7 @@ class PlaceNews(Struct, frozen=True, kw_only=True):
     reason: str = ""  # Resources, Priority, QOSMaxJobsPerUserLimit
     uuids: tuple[str, ...] = ()
     is_by_others: bool = False  # it ended, and neither its jobs nor how they were asked for are at fault
+    ending: PlaceEnding | None = None  # of its jobs; None: they run again elsewhere
 
 
 class Room(Struct, frozen=True, kw_only=True):
@@ -71,12 +80,14 @@ class Hire(Struct, frozen=True, kw_only=True, omit_defaults=True):
     queues: tuple[str, ...] = ()  # it looks for work in
     tickets: tuple[str, ...] = ()  # or only these; of an array: the one at its own index
     is_array: bool = False
+    names: tuple[str, ...] = ()  # of the elements of an array, as the cluster is to show them
     concurrency: int | None = None  # None: what it finds it was given
     memory_bytes: int | None = None
     most_jobs: int | None = None  # at a time
     idle_s: float = 0.0  # for how long it stays without work; 0: it leaves when its tickets have ended
     reserve_s: float = 60.0  # before its time is up it lets its jobs end
     placement: Placement | None = None
+    walltime_s: float | None = None  # of its allocation
     env: dict[str, str] = field(default_factory=dict)
     listen: str = (
         ""  # a socket at which it is told of tickets one by one (ports.hiring.Ear), until it is idle

@@ -13,6 +13,7 @@ from joblens.model.workflow_spec import (
     ActionSpec,
     ExecutionSpec,
     FailureHandler,
+    HashMode,
     MonitorSpec,
     Stdio,
     WhenBlockedFails,
@@ -34,12 +35,23 @@ class PlannedData(Struct, frozen=True):
     producer: int = -1
 
 
-class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """`depends_on` has everything that must succeed first, whether named, matched by a regex, or the maker of
-    a file or of user data: places in `Plan.jobs`, ascending, each once."""
+class PlannedDataset(Struct, frozen=True):
+    """A directory that any number of jobs fill. It is finalized (counted and hashed) when all have succeeded;
+    jobs that read it start after that."""
 
     name: str
-    command: str  # `${files.…}` is resolved; `${user_data.input.N}` is resolved when it starts
+    path: str  # as written; relative to the directory the run is started in
+    hash_mode: HashMode = HashMode.MANIFEST
+    producers: tuple[int, ...] = ()  # jobs that fill it, ascending; (): it has to be there
+    description: str = ""
+
+
+class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """`depends_on` has everything that must succeed first, whether named, matched by a regex, or the maker of
+    a file, of user data or of a dataset: places in `Plan.jobs`, ascending, each once."""
+
+    name: str
+    command: str  # with paths of files and datasets; `${user_data.input.N}` is resolved when it starts
     depends_on: tuple[int, ...] = ()
     invocation_script: str = ""
     requirements: Requirements = Requirements()
@@ -51,6 +63,8 @@ class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     output_files: tuple[int, ...] = ()
     input_user_data: tuple[int, ...] = ()  # places in Plan.user_data
     output_user_data: tuple[int, ...] = ()
+    input_datasets: tuple[int, ...] = ()  # places in Plan.datasets
+    output_datasets: tuple[int, ...] = ()
     env: dict[str, str] = field(default_factory=dict)  # of the workflow and of the job together
     priority: int = 0
     stdio: Stdio | None = None  # None: as the workflow's execution_config says
@@ -79,6 +93,7 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str = ""
     files: tuple[PlannedFile, ...] = ()
     user_data: tuple[PlannedData, ...] = ()
+    datasets: tuple[PlannedDataset, ...] = ()
     actions: tuple[PlannedAction, ...] = ()
     monitor: MonitorSpec = MonitorSpec()
     execution: ExecutionSpec = ExecutionSpec()

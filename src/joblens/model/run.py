@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from joblens.model.job import Owner, Status
 from joblens.model.placing import Placed
+from joblens.model.workflow_spec import HashMode
 
 
 class JobState(enum.IntEnum):
@@ -64,6 +65,7 @@ class SlurmChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     partition: str = ""
     account: str = ""
     qos: str = ""
+    constraint: str = ""  # features that nodes must have
     nodes: int | None = None  # of each allocation
     allocations: int | None = None
     time_s: float | None = None  # walltime of each allocation
@@ -164,6 +166,20 @@ class UserDataSet(Struct, frozen=True, tag="user-data"):
     private: str = ""  # the file in the store's spool folder that has the value where it is secret
 
 
+class DatasetFinalized(Struct, frozen=True, tag="dataset-finalized", omit_defaults=True):
+    """A dataset was counted and hashed after its producers had succeeded; or `error` says why that failed."""
+
+    place: int  # in Plan.datasets
+    name: str
+    path: str
+    hash_mode: HashMode
+    files: int = 0
+    bytes: int = 0
+    sha256: str = ""  # '' with HashMode.NONE
+    duration_s: float = 0.0
+    error: str = ""
+
+
 class ActionRan(Struct, frozen=True, tag="action"):
     """One command of an action has ended."""
 
@@ -171,6 +187,7 @@ class ActionRan(Struct, frozen=True, tag="action"):
     command: int
     job_uuid: str
     status: Status
+    worker: str = ""  # that ran it; '': the process that drives the run
 
 
 class RecoveryRan(Struct, frozen=True, tag="recovery"):
@@ -215,6 +232,7 @@ RunFact = (
     | JobCancelled
     | OutputsMissing
     | UserDataSet
+    | DatasetFinalized
     | ActionRan
     | RecoveryRan
     | WorkPlaced

@@ -12,10 +12,12 @@ class RunLink(Struct, frozen=True, omit_defaults=True):
 
 
 class FileStamp(Struct, frozen=True, omit_defaults=True):
-    """A file as a job found or left it."""
+    """A file or a dataset as a job found or left it."""
 
     path: str
     size: int | None = None  # None: it was not there, or is a folder
     mtime_ns: int | None = None  # None: it was not there
     digest: str | None = None  # sha256 of the content, where it was read (before: 32 digits of blake2b)
     is_guess: bool = False  # the command names it, and nobody said that it is read
+    files: int | None = None  # in a dataset, which is a directory; None: it is no dataset
+    hash_mode: str = ""  # of a dataset: what its digest is made from

@@ -140,6 +140,9 @@ class SlurmSettings(Struct, frozen=True, kw_only=True):
     partition: Annotated[str | None, _doc("Partition to ask where neither option nor spec names one.")] = None
     account: Annotated[str | None, _doc("Account to charge where neither option nor spec names one.")] = None
     qos: Annotated[str | None, _doc("Quality of service where neither option nor spec names one.")] = None
+    constraint: Annotated[
+        str | None, _doc("Features that nodes must have where neither option nor spec names any.")
+    ] = None
     python: Annotated[
         str | None, _doc("Python with joblens on the nodes. Unset: the one that runs the command.")
     ] = None

@@ -2,6 +2,10 @@
 
 from msgspec import Struct, field
 
+# Reasons of outcomes that Slurm decided.
+CANCELLED_REASON = "slurm-cancelled"  # by scancel
+WALLTIME_REASON = "slurm-walltime"  # the allocation's time was up
+
 # It is over, and nothing of the job will come any more.
 ENDED_STATES = frozenset(
     (

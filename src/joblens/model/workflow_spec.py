@@ -67,6 +67,14 @@ class FailureHandler(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     rules: tuple[RetryRule, ...] = ()
 
+    def rule_for(self, exit_code: int | None) -> RetryRule | None:
+        """The first rule that names the exit code, else the first that is for all of them: their order
+        decides only between rules of one kind. None stands for a failure without an exit code."""
+        for rule in self.rules:
+            if exit_code is not None and exit_code in rule.exit_codes:
+                return rule
+        return next((rule for rule in self.rules if rule.match_all_exit_codes), None)
+
 
 class FileSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
@@ -76,6 +84,8 @@ class FileSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parameters: dict[str, Any] = field(default_factory=dict)
     parameter_mode: ParameterMode = ParameterMode.PRODUCT
     use_parameters: tuple[str, ...] | None = None
+    parameters_file: str | None = None
+    use_parameters_file: bool = False
 
 
 class UserDataSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,6 +95,29 @@ class UserDataSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parameters: dict[str, Any] = field(default_factory=dict)
     parameter_mode: ParameterMode = ParameterMode.PRODUCT
     use_parameters: tuple[str, ...] | None = None
+    parameters_file: str | None = None
+    use_parameters_file: bool = False
+
+
+class HashMode(enum.StrEnum):
+    """How a change of a dataset is noticed: by names, sizes and times of its files, by their content, or
+    not at all."""
+
+    MANIFEST = "manifest"
+    CONTENT = "content"
+    NONE = "none"
+
+
+class DatasetSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    path: str
+    hash_mode: HashMode = HashMode.MANIFEST
+    description: str | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    parameter_mode: ParameterMode = ParameterMode.PRODUCT
+    use_parameters: tuple[str, ...] | None = None
+    parameters_file: str | None = None
+    use_parameters_file: bool = False
 
 
 class TriggerType(enum.StrEnum):
@@ -92,6 +125,8 @@ class TriggerType(enum.StrEnum):
     ON_WORKFLOW_COMPLETE = "on_workflow_complete"
     ON_JOBS_READY = "on_jobs_ready"
     ON_JOBS_COMPLETE = "on_jobs_complete"
+    ON_WORKER_START = "on_worker_start"
+    ON_WORKER_COMPLETE = "on_worker_complete"
 
 
 class ActionType(enum.StrEnum):
@@ -191,7 +226,7 @@ class WorkflowSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     env: dict[str, str] = field(default_factory=dict)
     files: tuple[FileSpec, ...] = ()
     user_data: tuple[UserDataSpec, ...] = ()
-    datasets: tuple[dict[str, Any], ...] = ()
+    datasets: tuple[DatasetSpec, ...] = ()
     requirements: tuple[RequirementsSpec, ...] = ()
     failure_handlers: tuple[FailureHandler, ...] = ()
     actions: tuple[ActionSpec, ...] = ()

@@ -5,8 +5,9 @@ from hashlib import blake2b
 
 from msgspec import Struct, json
 
-from joblens.model.plan import Plan, PlannedJob
+from joblens.model.plan import Plan, PlannedDataset, PlannedJob
 from joblens.model.run_link import FileStamp
+from joblens.model.workflow_spec import HashMode
 from joblens.plan.graph import Graph
 
 
@@ -18,11 +19,18 @@ class LastSuccess(Struct, frozen=True):
 
 
 class FilesNow:
-    """The two questions asked about files; `digest_of` only where the time stamp has changed."""
+    """The questions asked about files; `digest_of` only where the time stamp has changed. `dataset_of` gives
+    the stamp of a dataset, counted and hashed now; without `files` where that is not possible."""
 
-    def __init__(self, stamp_of: Callable[[str], FileStamp], digest_of: Callable[[str], str | None]) -> None:
+    def __init__(
+        self,
+        stamp_of: Callable[[str], FileStamp],
+        digest_of: Callable[[str], str | None],
+        dataset_of: Callable[[PlannedDataset], FileStamp] = lambda dataset: FileStamp(dataset.path),
+    ) -> None:
         self.stamp_of = stamp_of
         self.digest_of = digest_of
+        self.dataset_of = dataset_of
 
 
 def command_digest(plan: Plan, job: PlannedJob) -> str:
@@ -59,7 +67,11 @@ def jobs_to_run_again(
         elif earlier is not None:
             reasons[place] = f"needs '{plan.jobs[earlier].name}', which runs again"
         else:
-            reason = seen.changed_input(job, last[place]) or seen.missing_output(job)
+            reason = (
+                seen.changed_input(job, last[place])
+                or seen.missing_output(job)
+                or seen.changed_dataset(job, last[place])
+            )
             if reason:
                 reasons[place] = reason
     return reasons
@@ -74,6 +86,7 @@ class _Seen:
         self._files = files
         self._stamps: dict[str, FileStamp] = {}
         self._digests: dict[str, str | None] = {}
+        self._datasets: dict[int, FileStamp] = {}
 
     def changed_input(self, job: PlannedJob, last: LastSuccess) -> str:
         before = {stamp.path: stamp for stamp in last.inputs}
@@ -95,7 +108,35 @@ class _Seen:
             path = self._plan.files[place].path
             if self._stamp(path).mtime_ns is None:
                 return f"output '{path}' is missing"
+        for place in job.output_datasets:
+            dataset = self._plan.datasets[place]
+            if self._stamp(dataset.path).mtime_ns is None:
+                return f"dataset '{dataset.name}' is missing"
         return ""
+
+    def changed_dataset(self, job: PlannedJob, last: LastSuccess) -> str:
+        """Reading a dataset may take long: what needs no reading is found out first."""
+        before = {stamp.path: stamp for stamp in last.inputs if stamp.files is not None}
+        for place in job.input_datasets:
+            dataset = self._plan.datasets[place]
+            name, then = dataset.name, before.get(self._shown(dataset.path))
+            if then is None:
+                return f"dataset '{name}' is new to it"
+            if then.hash_mode != dataset.hash_mode:
+                return f"the hash mode of dataset '{name}' has changed"
+            if self._stamp(dataset.path).mtime_ns is None:
+                return f"dataset '{name}' is missing"
+        for place in job.input_datasets:
+            dataset = self._plan.datasets[place]
+            then = before[self._shown(dataset.path)]
+            if dataset.hash_mode is not HashMode.NONE and then.digest != self._dataset(place).digest:
+                return f"dataset '{dataset.name}' has changed"
+        return ""
+
+    def _dataset(self, place: int) -> FileStamp:
+        if place not in self._datasets:
+            self._datasets[place] = self._files.dataset_of(self._plan.datasets[place])
+        return self._datasets[place]
 
     def _differs(self, path: str, then: FileStamp, now: FileStamp) -> bool:
         if then.mtime_ns == now.mtime_ns and then.size == now.size:

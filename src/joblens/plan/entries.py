@@ -6,13 +6,14 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from joblens.model.workflow_spec import FileSpec, JobSpec, UserDataSpec
+from joblens.model.workflow_spec import DatasetSpec, FileSpec, JobSpec, UserDataSpec, WorkflowSpec
 from joblens.plan.problems import Path, Problems, did_you_mean
-from joblens.plan.substitution import Slots, Variables, filler, pattern_of, with_variables
+from joblens.plan.substitution import Slots, Variables, filler, names_within, pattern_of, with_variables
 from joblens.plan.sweeps import Sweep, Sweeps
 from joblens.plan.unread import NOTHING_UNREAD, Unread
 
-E = TypeVar("E", JobSpec, FileSpec, UserDataSpec)
+Entry = JobSpec | FileSpec | UserDataSpec | DatasetSpec
+E = TypeVar("E", JobSpec, FileSpec, UserDataSpec, DatasetSpec)
 
 # Fields in which names are put, with the key they have in a file.
 _JOB_KEYS = {
@@ -42,10 +43,11 @@ _KEYS: dict[type, dict[str, str]] = {
     JobSpec: _JOB_KEYS,
     FileSpec: {"name": "name", "path": "path", "identifier": "identifier"},
     UserDataSpec: {"name": "name", "data": "data"},
+    DatasetSpec: {"name": "name", "path": "path", "description": "description"},
 }
 
 
-def keys_of(entry: JobSpec | FileSpec | UserDataSpec) -> dict[str, str]:
+def keys_of(entry: Entry) -> dict[str, str]:
     """The fields of an entry in which names are put, with the key each has in a file."""
     return _KEYS[type(entry)]
 
@@ -95,6 +97,20 @@ class Entries:
         """A value outside all entries with variables put in."""
         return with_variables(value, self._variables, (), self._unknown(path, ())) if self._known else value
 
+    def shared_env(self, spec: WorkflowSpec) -> dict[str, str]:
+        """The environment of the workflow. Here a shared parameter stands for its one value; of one with
+        several, for what was written: no job is repeated for it."""
+        env: dict[str, str] = spec.env
+        if self._known:
+            names = tuple(spec.parameters)
+            env = with_variables(env, self._variables, names, self._unknown(("env",), names))
+        used = [name for name in dict.fromkeys(_names_in(env)) if name in spec.parameters]
+        slots = Slots(used)
+        fill = filler(env, slots)
+        if fill is not None:
+            env = fill(slots.texts([self._sweeps.text_of_shared(name) for name in used]))
+        return env
+
     def _with_variables(self, entry: E, path: Path, names: tuple[str, ...]) -> E:
         changed = {}
         for field, key in _KEYS[type(entry)].items():
@@ -113,6 +129,11 @@ class Entries:
             self._problems.note(path, message, name)
 
         return tell
+
+
+def _names_in(env: dict[str, str]) -> Iterator[str]:
+    for text in env.values():
+        yield from names_within(text)
 
 
 def _certain(job: JobSpec) -> JobSpec:

@@ -5,7 +5,7 @@ What expansion does not touch is taken over as written, so that reading the resu
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joblens.model.plan import Plan, PlannedJob
+from joblens.model.plan import Plan, PlannedDataset, PlannedJob
 from joblens.model.workflow_spec import FileSpec
 from joblens.plan.substitution import Variables, with_variables
 
@@ -40,6 +40,8 @@ def expanded_form(
                     {"name": each.name, "data": each.data, "is_ephemeral": each.is_ephemeral}
                     for each in plan.user_data
                 ]
+            case "datasets":
+                form[key] = [_dataset(each) for each in plan.datasets]
             case _:
                 form[key] = _filled(value, known)
     return form
@@ -58,6 +60,11 @@ def _file(file: FileSpec) -> dict[str, Any]:
     return form
 
 
+def _dataset(dataset: PlannedDataset) -> dict[str, Any]:
+    form = {"name": dataset.name, "path": dataset.path, "hash_mode": dataset.hash_mode.value}
+    return {**form, "description": dataset.description} if dataset.description else form
+
+
 def _job(
     written: Mapping[str, Any], job: PlannedJob, plan: Plan, workflow: Mapping[str, Any], known: Variables
 ) -> dict[str, Any]:
@@ -69,6 +76,8 @@ def _job(
         "output_files": [plan.files[place].name for place in job.output_files],
         "input_user_data": [plan.user_data[place].name for place in job.input_user_data],
         "output_user_data": [plan.user_data[place].name for place in job.output_user_data],
+        "input_datasets": [plan.datasets[place].name for place in job.input_datasets],
+        "output_datasets": [plan.datasets[place].name for place in job.output_datasets],
         "env": _own_env(job, written, workflow, known),
         "label": job.label,
         "scheduler": job.scheduler,
@@ -82,9 +91,6 @@ def _job(
             form[key] = job.requirements_name
         elif key == "failure_handler" and job.failure_handler is not None:
             form[key] = job.failure_handler.name
-        elif key in ("input_datasets", "output_datasets"):
-            values = {name: str(each) for name, each in job.parameters.items()}
-            form[key] = _filled(_filled(value, known), Variables(values))
         else:
             form[key] = value
     return form
@@ -94,6 +100,7 @@ def _named_first(job: PlannedJob, plan: Plan) -> list[str]:
     """What it depends on beyond the makers of what it reads, which follow from the files."""
     makers = {plan.files[place].producer for place in job.input_files}
     makers |= {plan.user_data[place].producer for place in job.input_user_data}
+    makers.update(*(plan.datasets[place].producers for place in job.input_datasets))
     return [plan.jobs[place].name for place in job.depends_on if place not in makers]
 
 

@@ -1,13 +1,15 @@
 """From a workflow as written to its plan: every job by itself, names resolved, all problems told at once."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import Struct, structs
 
 from joblens.model.job import Requirements
-from joblens.model.plan import Plan, PlannedAction, PlannedData, PlannedFile, PlannedJob
+from joblens.model.plan import Plan, PlannedAction, PlannedData, PlannedDataset, PlannedFile, PlannedJob
 from joblens.model.workflow_spec import (
+    ActionType,
+    DatasetSpec,
     FailureHandler,
     FileSpec,
     JobSpec,
@@ -17,6 +19,7 @@ from joblens.model.workflow_spec import (
 )
 from joblens.plan.entries import Entries, Expanded
 from joblens.plan.graph import find_cycles
+from joblens.plan.identifiers import check_identifiers
 from joblens.plan.linking import Linker, Links, Things, index_of
 from joblens.plan.names import NameIndex
 from joblens.plan.problems import Path, PlanProblem, Problems
@@ -46,9 +49,10 @@ def make_plan(
     `parameters`: values that replace those of parameters and variables of the same name.
     `unread`: what the spec should have and has not; problems that may come from that are not told."""
     problems = Problems()
-    sweeps = Sweeps(spec, tables, parameters, problems, unread)
+    variables = variables_of(spec, parameters, problems)
+    sweeps = Sweeps(spec, tables, parameters, variables, problems, unread)
     sweeps.check_overrides()
-    entries = Entries(sweeps, variables_of(spec, parameters, problems), problems, unread)
+    entries = Entries(sweeps, variables, problems, unread)
     plan = _Planning(spec, entries, problems, unread).plan()
     found = tuple(one for one in problems.all() if not unread.hides(one.path))
     warnings = tuple(PlanProblem(path, message) for path, message in problems.warnings.items())
@@ -60,8 +64,9 @@ def expand_files(
 ) -> list[FileSpec]:
     """Only the files, with everything that was written about them."""
     problems = Problems()
-    sweeps = Sweeps(spec, tables, parameters, problems)
-    entries = Entries(sweeps, variables_of(spec, parameters, problems), problems)
+    variables = variables_of(spec, parameters, problems)
+    sweeps = Sweeps(spec, tables, parameters, variables, problems)
+    entries = Entries(sweeps, variables, problems)
     return [each.value for each in entries.expand("files", spec.files)]
 
 
@@ -71,29 +76,52 @@ class _Planning:
         self._unread = unread
         self._entries = entries
         self._problems = problems
+        self._note_doubles()
         self._requirements = {each.name: requirements_of(each) for each in spec.requirements}
         self._inline: dict[int, Requirements] = {}  # by the entry, whose jobs share them
         self._equal: dict[Requirements, Requirements] = {}  # as do entries that say the same
         self._handlers = {each.name: self._handler(each, at) for at, each in enumerate(spec.failure_handlers)}
         self._schedulers = {str(each["name"]) for each in spec.slurm_schedulers if each.get("name")}
-        self._datasets = {str(each["name"]) for each in spec.datasets if each.get("name")}
-        self._env = entries.literal(spec.env, ("env",))
+        self._env = entries.shared_env(spec)
         self._envs: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+
+    def _note_doubles(self) -> None:
+        """Names of what jobs refer to."""
+        named: list[tuple[str, str, list[str]]] = [
+            ("resource_requirements", "resource requirements", [one.name for one in self._spec.requirements]),
+            ("failure_handlers", "failure handlers", [one.name for one in self._spec.failure_handlers]),
+            ("slurm_schedulers", "schedulers", [one.get("name", "") for one in self._spec.slurm_schedulers]),
+        ]
+        for section, kind, names in named:
+            for place, name in enumerate(names):
+                if name and name in names[:place]:
+                    message = f"there are two {kind} named '{name}'"
+                    self._problems.note((section, place, "name"), message)
 
     def plan(self) -> Plan:
         files = self._entries.expand("files", self._spec.files)
         user_data = self._entries.expand("user_data", self._spec.user_data)
+        datasets = self._entries.expand("datasets", self._spec.datasets)
         jobs = self._entries.expand("jobs", self._spec.jobs)
         paths = [each.value.path for each in files]
         file_things = Things("file", self._index("file", "files", files), paths)
         data_things = Things("user data", self._index("user data", "user_data", user_data))
-        linker = Linker(jobs, self._index("job", "jobs", jobs), file_things, data_things, self._problems)
+        directories = [each.value.path for each in datasets]
+        dataset_things = Things("dataset", self._index("dataset", "datasets", datasets), directories)
+        things = {"files": file_things, "user_data": data_things, "datasets": dataset_things}
+        linker = Linker(jobs, self._index("job", "jobs", jobs), things, self._problems)
         links = linker.links()
         planned = [
             self._job(each, links[place], linker.depends_on(place, links[place]))
             for place, each in enumerate(jobs)
         ]
         self._note_cycles(planned)
+        check_identifiers(
+            files,
+            planned,
+            uses_crate=self._spec.other.get("enable_ro_crate") is True,
+            problems=self._problems,
+        )
         return Plan(
             name=self._entries.literal(self._spec.name, ("name",)),
             jobs=tuple(planned),
@@ -106,7 +134,11 @@ class _Planning:
             user_data=tuple(
                 _planned_data(each.value, data_things.maker_of(place)) for place, each in enumerate(user_data)
             ),
-            actions=self._actions(linker),
+            datasets=tuple(
+                _planned_dataset(each.value, tuple(dataset_things.makers_of(place)))
+                for place, each in enumerate(datasets)
+            ),
+            actions=self._actions(linker, planned),
             monitor=self._spec.monitor,
             execution=self._spec.execution,
             use_pending_failed=self._spec.use_pending_failed,
@@ -123,8 +155,6 @@ class _Planning:
         job: JobSpec = expanded.value
         path: Path = ("jobs", expanded.entry)
         requirements, requirements_name = self._needs(job, expanded.entry, path)
-        if job.input_datasets or job.output_datasets:
-            self._check_datasets(job, path)
         if job.scheduler:
             self._check_scheduler(job.scheduler, path)
         handler = None
@@ -147,6 +177,8 @@ class _Planning:
             output_files=links.output_files,
             input_user_data=links.input_user_data,
             output_user_data=links.output_user_data,
+            input_datasets=links.input_datasets,
+            output_datasets=links.output_datasets,
             env=self._env_of(job),
             priority=job.priority,
             stdio=job.stdio,
@@ -188,12 +220,6 @@ class _Planning:
             shared = self._envs[key] = {**self._env, **job.env}
         return shared
 
-    def _check_datasets(self, job: JobSpec, path: Path) -> None:
-        for key, names in (("input_datasets", job.input_datasets), ("output_datasets", job.output_datasets)):
-            for which, name in enumerate(names):
-                if name not in self._datasets and not self._unread.may_have("datasets", name):
-                    self._problems.unknown((*path, key, which), "dataset", name, sorted(self._datasets))
-
     def _check_scheduler(self, name: str, path: Path) -> None:
         if name not in self._schedulers and not self._unread.may_have("slurm_schedulers", name):
             self._problems.unknown((*path, "scheduler"), "scheduler", name, sorted(self._schedulers))
@@ -208,8 +234,9 @@ class _Planning:
         )
         return structs.replace(handler, rules=rules)
 
-    def _actions(self, linker: Linker) -> tuple[PlannedAction, ...]:
+    def _actions(self, linker: Linker, jobs: list[PlannedJob]) -> tuple[PlannedAction, ...]:
         planned = []
+        asked = set()
         for place, written in enumerate(self._spec.actions):
             path: Path = ("actions", place)
             action = structs.replace(
@@ -221,10 +248,33 @@ class _Planning:
             )
             if action.scheduler and action.scheduler_type != "local":
                 self._check_scheduler(action.scheduler, path)
+            mode = self._spec.execution.mode
+            if action.start_one_worker_per_node and mode != "direct":
+                message = f"start_one_worker_per_node needs mode direct in execution_config, not {mode}"
+                self._problems.note((*path, "start_one_worker_per_node"), message)
             planned.append(
                 PlannedAction(action, linker.jobs_named(action.jobs, action.job_name_regexes, path))
             )
+            if action.action_type is ActionType.SCHEDULE_NODES and action.scheduler_type == "slurm":
+                asked.add(action.scheduler)
+        self._check_nodes(asked, jobs)
         return tuple(planned)
+
+    def _check_nodes(self, asked: Collection[str | None], jobs: list[PlannedJob]) -> None:
+        """A job of several nodes takes a whole allocation of the scheduler it names."""
+        nodes = {
+            str(each.get("name")): each.get("nodes", 1)
+            for each in self._spec.slurm_schedulers
+            if each.get("name") in asked
+        }
+        for job in jobs:
+            there, wanted = nodes.get(job.scheduler, 1), job.requirements.nodes or 1
+            if there > 1 and wanted not in (1, there):
+                message = (
+                    f"job '{job.name}' asks for {wanted} nodes, but scheduler '{job.scheduler}' has "
+                    f"allocations of {there}; ask for {there}, or for 1"
+                )
+                self._problems.note(("jobs", job.spec_job, "scheduler"), message)
 
     def _note_cycles(self, jobs: list[PlannedJob]) -> None:
         for ring in find_cycles([job.depends_on for job in jobs]):
@@ -236,6 +286,10 @@ class _Planning:
 
 def _planned_data(written: UserDataSpec, maker: int) -> PlannedData:
     return PlannedData(written.name, written.data, written.is_ephemeral, maker)
+
+
+def _planned_dataset(written: DatasetSpec, producers: tuple[int, ...]) -> PlannedDataset:
+    return PlannedDataset(written.name, written.path, written.hash_mode, producers, written.description or "")
 
 
 def requirements_of(written: RequirementsSpec) -> Requirements:

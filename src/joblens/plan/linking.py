@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from posixpath import normpath
 
 from msgspec import Struct
@@ -11,14 +11,16 @@ from joblens.model.workflow_spec import JobSpec
 from joblens.plan.entries import Expanded
 from joblens.plan.names import NameIndex
 from joblens.plan.problems import Path, Problems
-from joblens.plan.references import resolve_files
+from joblens.plan.references import KINDS, check_user_data, resolve_paths
 
 Places = tuple[int, ...]
+_NOBODY: list[int] = []
 _LONG = 100  # looking for an equal one costs more than it saves
 
 
 class Links(Struct, frozen=True, gc=False):
-    """What one job reads and makes: places of files and of user data. `command` and `script` have paths."""
+    """What one job reads and makes: places of files, user data and datasets. `command` and `script` have
+    paths."""
 
     command: str
     script: str = ""
@@ -26,31 +28,43 @@ class Links(Struct, frozen=True, gc=False):
     output_files: Places = ()
     input_user_data: Places = ()
     output_user_data: Places = ()
+    input_datasets: Places = ()
+    output_datasets: Places = ()
+
+
+# The lists of a job in the order of the fields of Links: their kind, and whether it reads or makes.
+_LISTS = tuple((kind, way) for kind in KINDS for way in ("input", "output"))
 
 
 class Things:
-    """Files or user data of a workflow: their names, and which job makes each."""
+    """Files, user data or datasets of a workflow: their names, and which jobs make each."""
 
     def __init__(self, kind: str, index: NameIndex, paths: list[str] | None = None) -> None:
         self.kind = kind  # as said to people
         self.index = index
-        self.paths = paths or []  # of files, as written
+        self.paths = paths or []  # as written; user data has none
         # Two names of one path are one file: who makes it under one name makes it under the other.
         self.identities = index.names if paths is None else [normpath(path) for path in paths]
-        self.makers: dict[str, int] = {}
+        self.makers: dict[str, list[int]] = {}  # of a dataset there may be several
+
+    def makers_of(self, place: int) -> list[int]:
+        """Ascending."""
+        return self.makers.get(self.identities[place], _NOBODY)
 
     def maker_of(self, place: int) -> int:
-        return self.makers.get(self.identities[place], -1)
+        """-1: nobody."""
+        makers = self.makers_of(place)
+        return makers[0] if makers else -1
 
 
 class Linker:
     def __init__(
-        self, jobs: list[Expanded], index: NameIndex, files: Things, user_data: Things, problems: Problems
+        self, jobs: list[Expanded], index: NameIndex, things: Mapping[str, Things], problems: Problems
     ) -> None:
+        """`things`: by their kind, as in KINDS."""
         self._jobs = jobs
         self._index = index
-        self._files = files
-        self._user_data = user_data
+        self._things = things
         self._problems = problems
         self._shared: dict[Places, Places] = {}
 
@@ -67,18 +81,20 @@ class Linker:
             links = Links(job.command, job.invocation_script or "", *self._written(job, path))
         else:
             links = self._with_references(job, path)
-        if links.output_files or links.output_user_data:
+        if links.output_files or links.output_user_data or links.output_datasets:
             self._note_makers(place, path, links)
         return links
 
     def _written(self, job: JobSpec, path: Path) -> list[Places]:
-        """What the job's lists name: input files, output files, input user data, output user data."""
-        files, data = self._files, self._user_data
+        """What the job's lists name, in the order of _LISTS."""
+        files, data, sets = (self._things[kind] for kind in KINDS)
         return [
             self._listed(files, job.input_files, job.input_file_regexes, path, "input_file"),
             self._listed(files, job.output_files, job.output_file_regexes, path, "output_file"),
             self._listed(data, job.input_user_data, job.input_user_data_regexes, path, "input_user_data"),
             self._listed(data, job.output_user_data, job.output_user_data_regexes, path, "output_user_data"),
+            self._listed(sets, job.input_datasets, (), path, "input_dataset"),
+            self._listed(sets, job.output_datasets, (), path, "output_dataset"),
         ]
 
     def _listed(
@@ -86,7 +102,7 @@ class Linker:
     ) -> Places:
         if not names and not regexes:
             return ()
-        list_key = f"{key}s" if key.endswith("file") else key
+        list_key = key if key.endswith("user_data") else f"{key}s"
         found = self._named(things.index, names, things.kind, (*path, list_key))
         found += self._matched(things.index, regexes, things.kind, (*path, f"{key}_regexes"))
         return self._share(tuple(dict.fromkeys(found)))
@@ -96,34 +112,42 @@ class Linker:
         lists = self._written(job, path)
         texts = []
         for key, text in (("command", job.command), ("invocation_script", job.invocation_script or "")):
-            found = resolve_files(text, self._path_of)
+            found = resolve_paths(text, self._path_of)
             texts.append(found.text)
             for which, inside in enumerate(found.unclear):
                 message = f"'${{{inside}}}' is no reference; write ${{files.input.NAME}} or the like"
                 self._problems.note((*path, key), message, f"unclear {which}")
-            kinds = (self._files, self._files, self._user_data, self._user_data)
-            for which, names in enumerate(found.names()):
-                if names:
-                    places = self._named(kinds[which].index, names, kinds[which].kind, (*path, key), None)
+            for which, (kind, way) in enumerate(_LISTS):
+                if names := found.names.get((kind, way)):
+                    things = self._things[kind]
+                    places = self._named(things.index, names, things.kind, (*path, key), None)
                     lists[which] = self._share(tuple(dict.fromkeys([*lists[which], *places])))
+        line = f"{texts[1]} {texts[0]}" if texts[1] else texts[0]
+        unclear = check_user_data(line)
+        if unclear is not None:
+            reference, why = unclear
+            key = "command" if reference in texts[0] else "invocation_script"
+            self._problems.note((*path, key), f"{reference} {why}", "unclear user data")
         return Links(texts[0], texts[1], *lists)
 
-    def _path_of(self, name: str) -> str | None:
-        place = self._files.index.places.get(name)
-        return None if place is None else self._files.paths[place]
+    def _path_of(self, kind: str, name: str) -> str | None:
+        things = self._things[kind]
+        place = things.index.places.get(name) if things.paths else None
+        return None if place is None else things.paths[place]
 
     def _note_makers(self, place: int, path: Path, links: Links) -> None:
-        for things, inputs, outputs, key in (
-            (self._files, links.input_files, links.output_files, "output_files"),
-            (self._user_data, links.input_user_data, links.output_user_data, "output_user_data"),
-        ):
+        for kind in KINDS:
+            things, key = self._things[kind], f"output_{kind}"
+            inputs, outputs = getattr(links, f"input_{kind}"), getattr(links, key)
             read = {things.identities[one] for one in inputs}
             for which, one in enumerate(outputs):
                 identity, name = things.identities[one], things.index.names[one]
-                maker = things.makers.setdefault(identity, place)
+                makers = things.makers.setdefault(identity, [])
+                if place not in makers[-1:]:
+                    makers.append(place)
                 this = self._name(place)
-                if maker != place:
-                    message = f"{things.kind} '{name}' is made by both '{self._name(maker)}' and '{this}'"
+                if makers[0] != place and kind != "datasets":
+                    message = f"{things.kind} '{name}' is made by both '{self._name(makers[0])}' and '{this}'"
                     self._problems.note((*path, self._key_with(place, key, name)), message, which)
                 if identity in read:
                     message = f"job '{this}' would need {things.kind} '{name}', which it makes itself"
@@ -135,7 +159,12 @@ class Linker:
         if name in getattr(job, key):
             return key
         regexes = key.removesuffix("s") + "_regexes"
-        return regexes if getattr(job, regexes) else "command"
+        if getattr(job, regexes, ()):
+            return regexes
+        script = job.invocation_script or ""
+        return (
+            "invocation_script" if f".{name}}}" in script and f".{name}}}" not in job.command else "command"
+        )
 
     # ---- what comes first ---------------------------------------------------------------------------------
 
@@ -156,10 +185,11 @@ class Linker:
                 message = f"regex '{regex}' finds the job '{job.name}' itself; anchor it with ^ or $"
                 self._problems.note((*path, "depends_on_regexes", which), message)
             groups.append(found)
-        for things, inputs in ((self._files, links.input_files), (self._user_data, links.input_user_data)):
+        for kind in KINDS:
+            inputs: Places = getattr(links, f"input_{kind}")
             if inputs:
-                makers = _ascending([maker for one in inputs if (maker := things.maker_of(one)) >= 0])
-                groups.append(makers)
+                things = self._things[kind]
+                groups.append(_ascending([maker for one in inputs for maker in things.makers_of(one)]))
         groups = [group for group in groups if group]
         if not groups:
             return ()
@@ -175,7 +205,14 @@ class Linker:
     def jobs_named(self, names: tuple[str, ...], regexes: tuple[str, ...], path: Path) -> Places:
         """For actions."""
         found = self._named(self._index, names, "job", (*path, "jobs"))
-        found += self._matched(self._index, regexes, "job", (*path, "job_name_regexes"))
+        where: Path = (*path, "job_name_regexes")
+        by_regex = [self._find(self._index, regex, (*where, which)) for which, regex in enumerate(regexes)]
+        found += [place for places in by_regex for place in places or ()]
+        for which, places in enumerate(by_regex):
+            if places == () and self._index.is_complete:
+                message = f"regex '{regexes[which]}' finds no job{_some_of(self._index.places)}"
+                # one that others make up for may be meant for jobs of other days
+                (self._problems.warn if found else self._problems.note)((*where, which), message)
         return tuple(sorted(set(found)))
 
     def _named(
@@ -200,11 +237,17 @@ class Linker:
             found += self._match(index, regex, kind, (*path, which))
         return found
 
-    def _match(self, index: NameIndex, regex: str, kind: str, path: Path) -> Places:
+    def _find(self, index: NameIndex, regex: str, path: Path) -> Places | None:
+        """None: it is no regex, which was noted."""
         try:
-            found = index.matching(regex)
+            return index.matching(regex)
         except re.error as error:
             self._problems.note(path, f"'{regex}' is not a regex: {error}")
+            return None
+
+    def _match(self, index: NameIndex, regex: str, kind: str, path: Path) -> Places:
+        found = self._find(index, regex, path)
+        if found is None:
             return ()
         if not found and index.is_complete:
             self._problems.note(path, f"regex '{regex}' finds no {kind}{_some_of(index.places)}")

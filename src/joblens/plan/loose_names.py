@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from joblens.model.plan import Plan
-from joblens.model.workflow_spec import FileSpec, JobSpec, UserDataSpec, WorkflowSpec
+from joblens.model.workflow_spec import DatasetSpec, FileSpec, JobSpec, UserDataSpec, WorkflowSpec
 from joblens.plan.entries import keys_of
 from joblens.plan.problems import nearest_name
 from joblens.plan.substitution import names_within
@@ -15,8 +15,8 @@ from joblens.plan.substitution import names_within
 _LOOSE = re.compile(r"(?<![$%@#\\{])\{([A-Za-z_][A-Za-z0-9_]*)(?::[^{}]*)?\}(?!\})")
 _OF_AWK = frozenset(("print", "next", "exit", "getline", "nextfile", "delete", "return", "NF", "NR", "FNR"))
 
-Entry = JobSpec | FileSpec | UserDataSpec
-_KINDS = (("job", "jobs"), ("file", "files"), ("user data", "user_data"))
+Entry = JobSpec | FileSpec | UserDataSpec | DatasetSpec
+_KINDS = (("job", "jobs"), ("file", "files"), ("user data", "user_data"), ("dataset", "datasets"))
 
 
 def loose_names(spec: WorkflowSpec, plan: Plan) -> list[str]:

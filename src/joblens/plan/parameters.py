@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from msgspec import json
+
 from joblens.model.workflow_spec import ParameterMode
 
 Value = int | float | str
@@ -72,7 +74,12 @@ def _plain(item: Any) -> Value:
 
 
 def _from_table(item: Any) -> Value:
-    return typed(item.strip()) if isinstance(item, str) else _plain(item)
+    """Text is read as a number where it is one; what JSON has nested stands for its JSON text."""
+    if isinstance(item, str):
+        return typed(item.strip())
+    if item is None or isinstance(item, list | dict):
+        return json.encode(item).decode()
+    return _plain(item)
 
 
 def _some(values: list[Value], written: Any) -> list[Value]:

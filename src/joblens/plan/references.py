@@ -1,5 +1,5 @@
-"""`${files.input.NAME}` and its kin in commands: files become paths, and what is named so is what the job
-reads or makes. User data has its value only when the job starts, so those references stay until then."""
+"""`${files.input.NAME}` and its kin in commands: files and datasets become paths, and the names say what the
+job reads or makes. User data has its value only when the job starts, so those references stay until then."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,27 +7,26 @@ from typing import Any
 
 from msgspec import Struct, json
 
-REFERENCE = re.compile(r"\$\{(files|user_data)\.(input|output)\.([^${}]+)\}")
+from joblens.model.errors import InputError
+from joblens.plan.shell_context import UnclearQuoting, find_quoting
+
+KINDS = ("files", "user_data", "datasets")
+REFERENCE = re.compile(r"\$\{(files|user_data|datasets)\.(input|output)\.([^${}]+)\}")
 # Looks like one of ours and is none: told, because a shell would silently make nothing of it.
-_ALMOST = re.compile(r"\$\{((?:files|user_data)\.[^{}]*)\}")
+_ALMOST = re.compile(r"\$\{((?:files|user_data|datasets)\.[^{}]*)\}")
 
 
 class References(Struct, frozen=True):
-    """`text` with the files' paths; the names found, in order, each once. `unclear`: not understood."""
+    """`text` with paths. `names`: those found, in order, each once, by kind and direction (`files`, `input`).
+    `unclear`: not understood."""
 
     text: str
-    input_files: tuple[str, ...] = ()
-    output_files: tuple[str, ...] = ()
-    input_user_data: tuple[str, ...] = ()
-    output_user_data: tuple[str, ...] = ()
+    names: dict[tuple[str, str], tuple[str, ...]] = {}
     unclear: tuple[str, ...] = ()
 
-    def names(self) -> tuple[tuple[str, ...], ...]:
-        return self.input_files, self.output_files, self.input_user_data, self.output_user_data
 
-
-def resolve_files(text: str, path_of: Callable[[str], str | None]) -> References:
-    """`path_of` gives a file's path, None where there is no such file (the reference then stays)."""
+def resolve_paths(text: str, path_of: Callable[[str, str], str | None]) -> References:
+    """`path_of` gives the path for a kind and a name, None where there is none (the reference then stays)."""
     if "${" not in text:
         return References(text)
     found: dict[tuple[str, str], dict[str, None]] = {}
@@ -35,29 +34,58 @@ def resolve_files(text: str, path_of: Callable[[str], str | None]) -> References
         found.setdefault((kind, way), {})[name] = None
 
     def put(match: re.Match[str]) -> str:
-        path = path_of(match[3]) if match[1] == "files" else None
+        path = path_of(match[1], match[3])
         return match[0] if path is None else path
 
-    names = {key: tuple(each) for key, each in found.items()}
     return References(
         REFERENCE.sub(put, text),
-        names.get(("files", "input"), ()),
-        names.get(("files", "output"), ()),
-        names.get(("user_data", "input"), ()),
-        names.get(("user_data", "output"), ()),
+        {key: tuple(each) for key, each in found.items()},
         tuple(inside for inside in _ALMOST.findall(text) if not REFERENCE.fullmatch(f"${{{inside}}}")),
     )
 
 
-def put_user_data(text: str, data: Mapping[str, Any], quote: Callable[[str], str] = str) -> str:
-    """For the start of a job: `${user_data.input.N}` and `.output.N` become the JSON text of the data.
-    `quote` makes it one word where a shell reads the command. KeyError: that name has no data."""
-    if "${user_data." not in text:
-        return text
+def check_user_data(line: str) -> tuple[str, str] | None:
+    """A reference to user data that cannot be put into the line, whatever its value, and why."""
+    found = _user_data_in(line)
+    try:
+        find_quoting(line, {one.start(): one.end() for one in found})
+    except UnclearQuoting as error:
+        return found[0][0], str(error)
+    return None
 
-    def put(match: re.Match[str]) -> str:
-        if match[1] == "files":
-            return match[0]
-        return quote(json.encode(data[match[3]]).decode())
 
-    return REFERENCE.sub(put, text)
+def put_user_data(line: str, data: Mapping[str, Any]) -> str:
+    """For the start of a job: `${user_data.input.N}` and `.output.N` in a shell's line become the JSON text
+    of the data, escaped for the quotes they stand in: the program gets exactly that text. Without data it is
+    null. InputError: the value cannot stand there."""
+    found = _user_data_in(line)
+    if not found:
+        return line
+    pieces: list[str] = []
+    bodies: list[tuple[int, str, str]] = []
+    length = end = 0
+    match = found[0]
+    try:
+        spots = find_quoting(line, {one.start(): one.end() for one in found})
+        for match in found:
+            spot = spots[match.start()]
+            text = json.encode(data.get(match[3])).decode()
+            pieces += [line[end : match.start()], spot.written(text, line[match.end() : match.end() + 1])]
+            length += len(pieces[-2]) + len(pieces[-1])
+            end = match.end()
+            if spot.delimiter is not None:
+                bodies.append((length, spot.delimiter, match[0]))
+    except UnclearQuoting as error:
+        raise InputError(f"{match[0]} {error}") from None
+    filled = "".join([*pieces, line[end:]])
+    for at, delimiter, reference in bodies:
+        start, stop = filled.rfind("\n", 0, at) + 1, filled.find("\n", at)
+        if filled[start : stop if stop >= 0 else None].lstrip("\t") == delimiter:
+            raise InputError(f"{reference}: its value would end the here-document '{delimiter}' it stands in")
+    return filled
+
+
+def _user_data_in(line: str) -> list[re.Match[str]]:
+    if "${user_data." not in line:
+        return []
+    return [match for match in REFERENCE.finditer(line) if match[1] == "user_data"]

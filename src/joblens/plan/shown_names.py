@@ -52,8 +52,10 @@ def _made(document: Mapping[str, Any], plan: Plan) -> Iterator[tuple[str, str]]:
         entry = entries[job.spec_job]
         yield job.name, entry["name"]
         yield job.label, entry.get("label") or ""
-    files = [file for file in document.get("files") or () if isinstance(file, Mapping)]
-    templates = [(pattern_of(text), text) for text in _written({"files": files}) if "{" in text]
-    for file in plan.files:
-        for text in (file.name, file.path):
-            yield text, next((each for pattern, each in templates if pattern.fullmatch(text)), "")
+    sections = ("files", "datasets")
+    written = {key: [one for one in document.get(key) or () if isinstance(one, Mapping)] for key in sections}
+    templates = [(pattern_of(text), text) for text in _written(written) if "{" in text]
+    files = [(file.name, file.path) for file in plan.files]
+    for texts in (*files, *((each.name, each.path) for each in plan.datasets)):
+        for text in texts:
+            yield text, next((one for pattern, one in templates if pattern.fullmatch(text)), "")

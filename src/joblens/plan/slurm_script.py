@@ -7,7 +7,11 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
+from joblens.model.secrets import redact_text
+
 _NODES = "${SLURM_JOB_NUM_NODES:-1}"
+_LONGEST_NAME = 64  # letters: squeue and mails show names in one line
+_LEAST_OF_WORKFLOW = 16  # letters of the workflow's name that stay beside a long name of a job
 _CPUS = "${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}"
 
 
@@ -38,21 +42,42 @@ def batch_script(
     return "\n".join(lines) + "\n"
 
 
-def safe_job_name(name: str) -> str:
+def job_name(workflow: str, job: str) -> str:
+    """Returns the name of a job in Slurm: `train:fit_3`, without secrets, in one word."""
+    first, second = _word(workflow), _word(job)
+    if len(first) + len(second) + 1 > _LONGEST_NAME:
+        first = first[: max(_LEAST_OF_WORKFLOW, _LONGEST_NAME - 1 - len(second))]
+        second = _shortened(second, _LONGEST_NAME - 1 - len(first))
+    return ":".join(part for part in (first, second) if part) or "joblens"
+
+
+def _word(text: str) -> str:
     """Slurm takes any name; squeue and scripts that read it do not."""
-    kept = "".join(letter if letter.isprintable() and not letter.isspace() else "_" for letter in name)
-    return kept[:100] or "joblens"
+    safe = (letter if letter.isprintable() and not letter.isspace() else "_" for letter in redact_text(text))
+    return "".join(safe)
 
 
-def array_name(names: Sequence[str]) -> str:
-    """What the names of a sweep's jobs begin with; of one job, its name."""
+def _shortened(text: str, length: int) -> str:
+    """Keeps the beginning and the end: values of parameters are at the end."""
+    if len(text) <= length:
+        return text
+    end = length // 2
+    return f"{text[: length - end - 1]}…{text[-end:]}"
+
+
+def allocation_name(workflow: str, scheduler: str, run: str = "") -> str:
+    """Returns the name of an allocation that jobs share. `run`: keeps it apart from those of other runs."""
+    return job_name(workflow, (scheduler or "allocation") + (f".{run}" if run else ""))
+
+
+def array_name(workflow: str, names: Sequence[str]) -> str:
+    """Returns what the names of a sweep's jobs begin with; of one job, its name."""
     first, last = min(names), max(names)
     same = next(
         (place for place, letter in enumerate(first) if last[place : place + 1] != letter), len(first)
     )
-    return safe_job_name(
-        first[:same].rstrip("0123456789").rstrip("_-. ") or first if len(names) > 1 else first
-    )
+    shared = first[:same].rstrip("0123456789").rstrip("_-. ") or first
+    return job_name(workflow, shared if len(names) > 1 else first)
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:

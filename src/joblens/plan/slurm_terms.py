@@ -48,6 +48,16 @@ class Terms(Struct, frozen=True, kw_only=True):
         return merged(self.below, self.written, self.above).get("partition", "")
 
     @property
+    def memory(self) -> str:
+        """As written, for a node."""
+        return merged(self.below, self.written, self.above).get("mem", "")
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """None: not written, or 0, which is all that a node has."""
+        return memory_asked({"mem": self.memory})
+
+    @property
     def gres(self) -> str:
         return merged(self.below, self.written, self.above).get("gres", "")
 
@@ -86,12 +96,22 @@ def _chosen(choice: SlurmChoice) -> Options:
     for name in options:
         if name in DECIDED_HERE:
             raise PlanError(f"--sbatch --{name} cannot be chosen: {DECIDED_HERE[name]}")
-    named = {"partition": choice.partition, "account": choice.account, "qos": choice.qos}
+    named = {
+        "partition": choice.partition,
+        "account": choice.account,
+        "qos": choice.qos,
+        "constraint": choice.constraint,
+    }
     return merged(options, {name: value for name, value in named.items() if value})
 
 
 def _settled(settings: SlurmSettings) -> Options:
-    named = {"partition": settings.partition, "account": settings.account, "qos": settings.qos}
+    named = {
+        "partition": settings.partition,
+        "account": settings.account,
+        "qos": settings.qos,
+        "constraint": settings.constraint,
+    }
     return {name: value for name, value in named.items() if value}
 
 

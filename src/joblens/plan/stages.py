@@ -44,9 +44,14 @@ def stages_of(plan: Plan, places: Collection[int] | None = None) -> list[Stage]:
 
 
 def schedules_nodes(spec: ActionSpec) -> bool:
-    """Whether the action asks for allocations. When the workflow is complete nodes have nothing to do."""
-    is_too_late = spec.trigger_type is TriggerType.ON_WORKFLOW_COMPLETE
-    return spec.action_type is ActionType.SCHEDULE_NODES and not is_too_late
+    """Whether the action asks for allocations. When the workflow is complete nodes have nothing to do, and
+    workers ask for none."""
+    has_no_use = spec.trigger_type in (
+        TriggerType.ON_WORKFLOW_COMPLETE,
+        TriggerType.ON_WORKER_START,
+        TriggerType.ON_WORKER_COMPLETE,
+    )
+    return spec.action_type is ActionType.SCHEDULE_NODES and not has_no_use
 
 
 def jobs_by_kind(plan: Plan, places: Iterable[int]) -> list[tuple[int, ...]]:

@@ -5,12 +5,20 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.model.workflow_spec import FileSpec, JobSpec, ParameterMode, UserDataSpec, WorkflowSpec
+from joblens.model.workflow_spec import (
+    DatasetSpec,
+    FileSpec,
+    JobSpec,
+    ParameterMode,
+    UserDataSpec,
+    WorkflowSpec,
+)
 from joblens.plan.parameters import PARAMETER_NAME, BadParameter, Value, combinations, rows_of, values_of
 from joblens.plan.problems import Path, Problems, did_you_mean
+from joblens.plan.substitution import Variables, names_within, with_variables
 from joblens.plan.unread import NOTHING_UNREAD, Unread
 
-Entry = JobSpec | FileSpec | UserDataSpec
+Entry = JobSpec | FileSpec | UserDataSpec | DatasetSpec
 
 
 class Sweep(Struct, frozen=True):
@@ -29,10 +37,13 @@ class Sweeps:
         spec: WorkflowSpec,
         tables: Mapping[str, Any],
         overrides: Mapping[str, Any],
+        variables: Mapping[str, str],
         problems: Problems,
         unread: Unread = NOTHING_UNREAD,
     ) -> None:
         self._spec = spec
+        self._known = variables
+        self._variables = Variables(variables)
         self._unread = unread
         self._tables = tables
         self._overrides = overrides
@@ -42,7 +53,7 @@ class Sweeps:
 
     def of(self, entry: Entry, path: Path) -> Sweep | None:
         """None: it cannot be expanded, which was noted."""
-        if isinstance(entry, JobSpec) and (entry.parameters_file or entry.use_parameters_file):
+        if entry.parameters_file or entry.use_parameters_file:
             return self._from_table(entry, path)
         if not entry.parameters and not entry.use_parameters:
             return ONCE
@@ -79,25 +90,50 @@ class Sweeps:
             self._shared[name] = self._read(name, self._spec.parameters[name], ("parameters", name))
         return self._shared[name]
 
+    def text_of_shared(self, name: str) -> Value:
+        """Its value, where it has only one, else what was written."""
+        values = self._shared_values(name)
+        if values is not None and len(values) == 1:
+            return values[0]
+        written = self._overrides.get(name, self._spec.parameters[name])
+        return str(written)
+
     def _read(self, name: str, written: Any, path: Path) -> list[Value] | None:
         if not PARAMETER_NAME.fullmatch(name):
             self._problems.note(path, f"'{name}' cannot be a parameter's name; use letters, digits and _")
             return None
+        written = self._filled(self._overrides.get(name, written), path)
+        if written is None:
+            return None
         try:
-            return values_of(self._overrides.get(name, written), self._tables)
+            return values_of(written, self._tables)
         except BadParameter as error:
             self._problems.note(path, f"parameter '{name}': {error}")
             return None
 
-    def _from_table(self, job: JobSpec, path: Path) -> Sweep | None:
-        key = "parameters_file" if job.parameters_file else "use_parameters_file"
-        if job.parameters or job.use_parameters:
-            other = "parameters" if job.parameters else "use_parameters"
+    def _filled(self, written: Any, path: Path) -> Any:
+        """A value or a table's name with its variables; None: it has names of none, which were noted."""
+        unknown: list[str] = []
+        filled = with_variables(written, self._variables, (), unknown.append) if self._known else written
+        for name in unknown:
+            meant = did_you_mean(name, self._known)
+            message = f"'{{{name}}}' is neither a variable nor a parameter here{meant}"
+            self._problems.note(path, message, name)
+        return None if unknown else filled
+
+    def _from_table(self, entry: Entry, path: Path) -> Sweep | None:
+        key = "parameters_file" if entry.parameters_file else "use_parameters_file"
+        if entry.parameters or entry.use_parameters:
+            other = "parameters" if entry.parameters else "use_parameters"
             self._problems.note((*path, key), f"{key} and {other} cannot stand together")
             return None
-        file = job.parameters_file or self._spec.parameters_file
-        if file is None:
+        written = entry.parameters_file or self._spec.parameters_file
+        if written is None:
             self._problems.note((*path, key), "the workflow has no parameters_file to use")
+            return None
+        where = (*path, key) if entry.parameters_file else ("parameters_file",)
+        file = self._filled(written, where)
+        if file is None:
             return None
         try:
             if file not in self._rows:
@@ -105,16 +141,20 @@ class Sweeps:
                     raise BadParameter(f"the table '{file}' was not read")
                 self._rows[file] = rows_of(self._tables[file])
         except BadParameter as error:
-            where = (*path, key) if job.parameters_file else ("parameters_file",)
             self._problems.note(where, f"{file}: {error}")
             return None
+        for name in self._rows[file][0]:
+            if name in self._known:
+                message = f"'{name}' is a variable and a column of {file}; rename one of them"
+                self._problems.note(("variables", name), message)
         return Sweep(*self._rows[file])
 
     def check_overrides(self) -> None:
         """Values given for this run must be of something the workflow has."""
         if self._unread.has_parameters:
             return
-        entries: list[Entry] = [*self._spec.jobs, *self._spec.files, *self._spec.user_data]
+        spec = self._spec
+        entries: list[Entry] = [*spec.jobs, *spec.files, *spec.user_data, *spec.datasets]
         known = set(self._spec.parameters) | set(self._spec.variables)
         known.update(name for entry in entries for name in entry.parameters)
         for name in self._overrides:
@@ -132,6 +172,7 @@ def variables_of(spec: WorkflowSpec, overrides: Mapping[str, Any], problems: Pro
         *(("jobs", job) for job in spec.jobs),
         *(("files", file) for file in spec.files),
         *(("user_data", data) for data in spec.user_data),
+        *(("datasets", dataset) for dataset in spec.datasets),
     ]
     clashes = dict.fromkeys(spec.parameters, "a shared parameter")
     for section, entry in entries:
@@ -142,8 +183,7 @@ def variables_of(spec: WorkflowSpec, overrides: Mapping[str, Any], problems: Pro
             problems.note(
                 ("variables", name), f"'{name}' is a variable and {clashes[name]}; rename one of them"
             )
-        nested = [other for other in variables if f"{{{other}}}" in text]
-        if nested:
-            message = f"variable '{name}' contains '{{{nested[0]}}}'; a variable is literal text"
+        for nested in names_within(text)[:1]:
+            message = f"variable '{name}' contains '{{{nested}}}'; a variable is literal text"
             problems.note(("variables", name), message, "nested")
     return variables

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from joblens.model.workflow_spec import FileSpec, JobSpec, UserDataSpec
+from joblens.model.workflow_spec import DatasetSpec, FileSpec, JobSpec, UserDataSpec
 from joblens.plan.problems import Path
 from joblens.plan.substitution import pattern_of
 
@@ -37,14 +37,14 @@ class Unread:
     def may_have(self, section: str, name: str) -> bool:
         return any(pattern.fullmatch(name) for pattern in self.names_in(section))
 
-    def makes_unclear(self, entry: JobSpec | FileSpec | UserDataSpec, path: Path) -> bool:
+    def makes_unclear(self, entry: JobSpec | FileSpec | UserDataSpec | DatasetSpec, path: Path) -> bool:
         """Whether it is not known what an entry is repeated for."""
         if not self._paths:
             return False
         shared = [("parameters", name) for name in entry.use_parameters or ()]
         if shared and any(self.hides(one) for one in shared):
             return True
-        if isinstance(entry, JobSpec) and entry.use_parameters_file and self.hides(("parameters_file",)):
+        if entry.use_parameters_file and self.hides(("parameters_file",)):
             return True
         return path in self._unclear or any(start in entry.name for start in self._placeholders)
 

@@ -27,7 +27,7 @@ from joblens.plan.slurm_packing import (
     size_allocation,
     usual_time_s,
 )
-from joblens.plan.slurm_script import array_name, natural, safe_job_name
+from joblens.plan.slurm_script import allocation_name, array_name, job_name, natural
 from joblens.plan.slurm_terms import Terms, all_terms, allocation_options, job_options
 from joblens.plan.slurm_width import demand_of_plan
 from joblens.runners.slurm_site import SlurmSite, terms_for
@@ -43,6 +43,7 @@ class SlurmOrder(Struct, frozen=True):
     options: Options
     name: str
     uuids: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of an array's elements
     queues: tuple[str, ...] = ()  # an allocation that serves them
     most_jobs: int | None = None
     lead_s: float = 0.0  # before its end it is told; 0: it is too short for that
@@ -161,9 +162,20 @@ class SlurmOrders:
         return [*orders, *self._of_their_own(alone)]
 
     def samples(self, parcels: Sequence[Parcel]) -> list[Options]:
-        """Of each scheduler, what would be asked for the first of its jobs."""
-        first = {parcel.scheduler: parcel for parcel in reversed(parcels)}
-        return [self._job_options(scheduler, one.requirements) for scheduler, one in first.items()]
+        """Returns for each scheduler the options for the first of its jobs that has an allocation of its own,
+        and for the allocation that others share."""
+        packing = self.packing()
+        alone: dict[str, Parcel] = {}
+        shared: dict[str, None] = {}
+        for parcel in parcels:
+            if packing.shares(parcel.spec_job, parcel.requirements):
+                shared[parcel.scheduler] = None
+            else:
+                alone.setdefault(parcel.scheduler, parcel)
+        return [
+            *(self._job_options(scheduler, one.requirements) for scheduler, one in alone.items()),
+            *(self.allocation_options(scheduler) for scheduler in shared),
+        ]
 
     def _of_their_own(self, parcels: Sequence[Parcel]) -> list[SlurmOrder]:
         """Those of one entry of the file that need the same go into one array."""
@@ -176,9 +188,11 @@ class SlurmOrders:
             most = max(1, self._site.most_in_array()) if len(some) > 1 else 1
             for start in range(0, len(some), most):
                 part = some[start : start + most]
-                name = array_name([parcel.name for parcel in part])
+                name = array_name(self._plan.name, [parcel.name for parcel in part])
                 uuids = tuple(parcel.uuid for parcel in part)
-                orders.append(self._timed(SlurmOrder(options, name, uuids), scheduler))
+                names = tuple(job_name(self._plan.name, parcel.name) for parcel in part)
+                order = SlurmOrder(options, name, uuids, names if len(part) > 1 else ())
+                orders.append(self._timed(order, scheduler))
         return orders
 
     def _job_options(self, scheduler: str, needs: Requirements) -> Options:
@@ -252,10 +266,11 @@ class SlurmOrders:
         return self._demands[scheduler]
 
     def allocations(self, scheduler: str, count: int, most_jobs: int | None = None) -> list[SlurmOrder]:
-        name = f"joblens-{self._run_uuid[:_RUN_LETTERS]}" + (f"-{scheduler}" if scheduler else "")
+        name = allocation_name(self._plan.name, scheduler)
         options = self.allocation_options(scheduler)
         if terms_for(scheduler, self.terms()).is_serial:
             options = {**options, "dependency": "singleton"}
+            name = allocation_name(self._plan.name, scheduler, self._run_uuid[:_RUN_LETTERS])
         queues = self.queues_of(scheduler)
-        order = SlurmOrder(options, safe_job_name(name), queues=queues, most_jobs=most_jobs)
+        order = SlurmOrder(options, name, queues=queues, most_jobs=most_jobs)
         return [self._timed(order, scheduler)] * count

@@ -179,12 +179,14 @@ class SlurmPlacer:
                 queues=order.queues,
                 tickets=order.uuids,
                 is_array=order.is_array,
+                names=order.names,
                 # Its own part of an allocation is not for jobs.
                 memory_bytes=max(0, memory - self._settings.agent_memory) if memory is not None else None,
                 most_jobs=order.most_jobs,
                 idle_s=self._idle_s() if order.queues else 0.0,
                 reserve_s=float(buffer_s) if buffer_s is not None else order.lead_s or _LEAST_RESERVE_S,
                 placement=placement,
+                walltime_s=order.time_s,
             )
         )
 

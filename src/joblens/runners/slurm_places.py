@@ -5,11 +5,14 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
-from joblens.model.errors import PlacingError
-from joblens.model.placing import Placed, PlaceNews, PlaceState
+from joblens.model.errors import InputError, PlacingError
+from joblens.model.job import Status
+from joblens.model.placing import Placed, PlaceEnding, PlaceNews, PlaceState
 from joblens.model.slurm import QueuedJob
-from joblens.plan.slurm_answers import place_state
+from joblens.plan.slurm_answers import ending_of, place_state
+from joblens.plan.slurm_terms import seconds_asked
 from joblens.runners.slurm_commands import SlurmCommands
+from joblens.runners.slurm_ending import user_name
 
 _FORGOTTEN_S = 60.0  # after which something that neither squeue nor sacct know is given up
 _SOON_S = 1.0  # between looks, while something has just changed
@@ -119,7 +122,26 @@ class SlurmPlaces:
             reason=job.reason,
             uuids=place.placed.uuids,
             is_by_others=job.state in _BY_OTHERS,
+            ending=self._ending(place, job) if state is PlaceState.GONE else None,
         )
+
+    def _ending(self, place: LivePlace, job: QueuedJob) -> PlaceEnding | None:
+        """A walltime ends the job that had all of it; jobs that shared it run again."""
+        walltime_s = job.time_limit_s or seconds_asked(place.asked)
+        ending = ending_of(job.state, job.job_id, walltime_s=walltime_s)
+        if ending is None or (ending.status is Status.TIMEOUT and place.is_allocation):
+            return None
+        if ending.status is Status.CANCELLED:
+            return ending_of(job.state, job.job_id, cancelled_by=self._who_cancelled(job.job_id))
+        return ending
+
+    def _who_cancelled(self, job_id: str) -> str:
+        """Only the accounts know."""
+        try:
+            jobs = self._commands.sacct([job_id])
+        except (PlacingError, InputError):
+            return ""
+        return user_name(jobs[-1].row.cancelled_by) if jobs and jobs[-1].row.cancelled_by else ""
 
     def _forgotten(self, place: LivePlace, now_s: float) -> PlaceNews | None:
         if place.missing_since_s is None or now_s - place.missing_since_s < _FORGOTTEN_S:

@@ -6,7 +6,7 @@ from joblens.model.errors import PlanError
 from joblens.model.fitting import Lack, more_than_there_is
 from joblens.model.placing import Parcel
 from joblens.model.slurm import Partition
-from joblens.model.units import format_duration
+from joblens.model.units import format_bytes, format_duration
 from joblens.plan.slurm_packing import NodeRoom, room_of
 from joblens.plan.slurm_terms import Headroom, Terms
 from joblens.runners.slurm_commands import SlurmCommands
@@ -49,6 +49,7 @@ class SlurmSite:
         _check_partitions(schedulers, terms, rooms)
         _check_walltimes(schedulers, terms, rooms)
         _check_nodes(schedulers, terms, rooms)
+        _check_memory(schedulers, terms, rooms)
         lacks = [
             lack
             for parcel in parcels
@@ -130,6 +131,23 @@ def _check_nodes(schedulers: Iterable[str], terms: Mapping[str, Terms], rooms: S
             f" {f'partition {asked.partition}' if asked.partition else 'the default partition'} has,"
             f" {room.nodes}",
             hint="choose fewer with --nodes, or another --partition",
+        )
+
+
+def _check_memory(schedulers: Iterable[str], terms: Mapping[str, Terms], rooms: Sequence[NodeRoom]) -> None:
+    """sbatch would refuse it when the first job is placed."""
+    for scheduler in sorted(schedulers):
+        asked = terms_for(scheduler, terms)
+        room, memory = room_of(asked.partition, rooms), asked.memory_bytes
+        if room is None or memory is None or memory <= room.memory_bytes:
+            continue
+        name = scheduler or asked.scheduler
+        where = f"scheduler '{name}': " if name else ""
+        raise PlanError(
+            f"{where}mem {asked.memory} is more than a node of"
+            f" {f'partition {asked.partition}' if asked.partition else 'the default partition'} has,"
+            f" {format_bytes(room.memory_bytes)}",
+            hint="ask for less, or for another --partition",
         )
 
 

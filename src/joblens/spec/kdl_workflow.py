@@ -91,7 +91,7 @@ _WORKFLOW = Shape(
         "failure_handler": ("failure_handlers", _HANDLER),
         "slurm_scheduler": ("slurm_schedulers", _PLAIN),
         "action": ("actions", _ACTION),
-        "dataset": ("datasets", _PLAIN),
+        "dataset": ("datasets", _SWEPT),
     },
     words=_words("access_groups", access_group="access_groups"),
 )

@@ -137,6 +137,8 @@ _READERS: dict[Kind, Reader] = {
     Kind.JSON: lambda raw: raw,
     Kind.METADATA: kinds.read_metadata,
     Kind.SIGNAL: kinds.read_signal,
+    Kind.OPTION_WORD: kinds.read_option_word,
+    Kind.LABEL: kinds.read_label,
     Kind.STAGGER: kinds.read_stagger,
     Kind.WALLTIME: kinds.read_walltime,
     Kind.SLURM_MEMORY: kinds.read_slurm_memory,

@@ -40,8 +40,15 @@ class Key(Struct, frozen=True, kw_only=True):
     most: float | None = None
     section: str = ""  # what is inside, for mappings and lists of them
     only_with: tuple[str, tuple[str, ...]] | None = None  # another key, and the values of it this goes with
+    warns_elsewhere: bool = False  # without what `only_with` names it gets a warning; else it is a mistake
     example: Any = None
     no_effect: NoEffect | None = None
+
+    def is_written(self, value: Any) -> bool:
+        """Whether a value says more than leaving the key out."""
+        if isinstance(value, bool) and self.default is not None:
+            return value is not self.default
+        return value is not None and value is not False and value != []
 
     @property
     def target(self) -> str:

@@ -51,6 +51,9 @@ def _walk(section: Section, raw: Any, path: Path) -> Iterator[tuple[tuple[str, s
             if section.warns_of_unknown and name not in section.keys and not section.is_free(name):
                 message = f"{unknown_key(section, name, raw)}; it is ignored"
                 yield (section.name, name), SpecWarning((*path, name), message)
+        elif key.warns_elsewhere and key.is_written(value) and (other := _missed(section, key, raw)):
+            message = f"{name}{where_of(section, raw)} has no effect with {other}"
+            yield (section.name, f"{name} {other}"), SpecWarning((*path, name), message)
         elif key.no_effect is not None and key.no_effect.covers(value):
             message = f"{name}{where_of(section, raw)}{_in_words(key.no_effect, value)}"
             yield (section.name, name), SpecWarning((*path, name), message, key.no_effect.engines)
@@ -59,6 +62,14 @@ def _walk(section: Section, raw: Any, path: Path) -> Iterator[tuple[tuple[str, s
                 yield from _walk(SECTIONS[key.section], entry, (*path, name, place))
         elif key.kind in (Kind.SECTION, Kind.REQUIREMENTS):
             yield from _walk(SECTIONS[key.section], value, (*path, name))
+
+
+def _missed(section: Section, key: Key, raw: dict[str, Any]) -> str:
+    """The other key and its value, where that is none with which this one has an effect."""
+    assert key.only_with is not None
+    name, values = key.only_with
+    given = raw.get(name) if raw.get(name) is not None else section.keys[name].default
+    return "" if given in values else f"{name} {given}"
 
 
 def _in_words(no_effect: NoEffect, value: Any) -> str:
@@ -73,7 +84,7 @@ def _watched(section_name: str) -> dict[str, Key]:
     return {
         name: key
         for name, key in SECTIONS[section_name].keys.items()
-        if key.no_effect is not None or (key.section and _may_warn(key.section))
+        if key.no_effect is not None or key.warns_elsewhere or (key.section and _may_warn(key.section))
     }
 
 

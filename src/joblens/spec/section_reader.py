@@ -27,7 +27,9 @@ class SectionReader:
         }
         self._required = frozenset(name for name, key in section.keys.items() if key.is_required)
         self._excludes = [(name, frozenset(others)) for name, others in section.excludes]
-        self._conditional = [key for key in section.keys.values() if key.only_with]
+        self._conditional = [
+            key for key in section.keys.values() if key.only_with and not key.warns_elsewhere
+        ]
         self._is_free = section.is_free
 
     def __call__(self, raw: Any) -> Any:
@@ -93,7 +95,7 @@ class SectionReader:
                 where = where_of(self._section, raw)
                 problems += [((other,), f"{other}{where} cannot stand beside {name}") for other in clash]
         for key in self._conditional:
-            if _is_set(raw.get(key.name)):
+            if key.is_written(raw.get(key.name)):
                 problems += self._misplaced(key, raw)
         for need in self._section.needs:
             if raw.get(need.key) in need.values and not any(_is_set(raw.get(name)) for name in need.any_of):

@@ -3,7 +3,7 @@
 Reading, the JSON Schema and docs/spec.md all come from these tables; `SECTIONS` has all of them."""
 
 from joblens.model.delivery import RetryLost
-from joblens.model.workflow_spec import ParameterMode
+from joblens.model.workflow_spec import HashMode, ParameterMode
 from joblens.spec.key_table import NoEffect, Section, choice, flag, key, required, section
 from joblens.spec.workflow_kinds import Kind
 from joblens.spec.workflow_run_keys import (
@@ -57,6 +57,13 @@ _SWEEP = (
         default="product",
     ),
     key("use_parameters", Kind.NAMES, "Shared parameters to use."),
+    key("parameters_file", Kind.PATH, "Table (CSV, JSON or JSONL): one for each row."),
+    flag("use_parameters_file", "One for each row of the workflow's parameters_file."),
+)
+_INLINE_SWEEP = ("parameters", "parameter_mode", "use_parameters")
+_ONE_SWEEP = (
+    ("parameters_file", (*_INLINE_SWEEP, "use_parameters_file")),
+    ("use_parameters_file", _INLINE_SWEEP),
 )
 
 WORKFLOW = section(
@@ -74,12 +81,12 @@ WORKFLOW = section(
         Kind.PARAMETERS,
         "Shared parameters, for jobs and files that name them in use_parameters.",
     ),
-    key("parameters_file", Kind.PATH, "CSV or JSON table whose rows are shared parameters."),
+    key("parameters_file", Kind.PATH, "Table (CSV, JSON or JSONL) for entries that say use_parameters_file."),
     key("variables", Kind.VARIABLES, "Texts that replace {name} everywhere.", example={"data": "/srv/data"}),
     key("env", Kind.ENV, "Environment of all jobs."),
     key("files", Kind.SECTIONS, "Files that jobs read and write.", section="file"),
     key("user_data", Kind.SECTIONS, "JSON values that jobs hand to each other.", section="user_data"),
-    key("datasets", Kind.SECTIONS, "Directories of data, by name; kept.", section="dataset"),
+    key("datasets", Kind.SECTIONS, "Directories that jobs fill and read.", section="dataset"),
     key(
         "resource_requirements",
         Kind.SECTIONS,
@@ -192,15 +199,13 @@ JOB = section(
     key("output_user_data", Kind.NAMES, "User data it makes."),
     key("input_user_data_regexes", Kind.REGEXES, "User data it reads, by patterns of their names."),
     key("output_user_data_regexes", Kind.REGEXES, "User data it makes, by patterns of their names."),
-    key("input_datasets", Kind.NAMES, "Datasets it reads; kept."),
-    key("output_datasets", Kind.NAMES, "Datasets it makes; kept."),
+    key("input_datasets", Kind.NAMES, "Datasets it reads: all that fill them come first."),
+    key("output_datasets", Kind.NAMES, "Datasets it fills, alone or with others."),
     *_SWEEP,
-    key("parameters_file", Kind.PATH, "CSV or JSON table: one job for each row."),
-    flag("use_parameters_file", "One job for each row of the workflow's parameters_file."),
     key("env", Kind.ENV, "Environment of this job, over the workflow's."),
     key("priority", Kind.INT, "Higher goes first among jobs that are ready.", default=0),
     key("stdio", Kind.SECTION, "Where its output goes, if not as execution_config says.", section="stdio"),
-    key("label", Kind.TEXT, "A word to show and to choose by."),
+    key("label", Kind.LABEL, "A word to show and to choose by."),
     key("queue", Kind.TEXT, "Queue of the workers it is for, with --engine celery."),
     choice(
         "retry_lost",
@@ -208,8 +213,7 @@ JOB = section(
         "When its worker is lost: another takes it up, or it ends as lost; with --engine celery.",
     ),
     excludes=(
-        ("parameters_file", ("parameters", "use_parameters", "use_parameters_file")),
-        ("use_parameters_file", ("parameters", "use_parameters")),
+        *_ONE_SWEEP,
         ("resource_requirements", AMOUNT_NAMES),
     ),
 )
@@ -223,6 +227,7 @@ FILE = section(
     key("st_mtime", Kind.NUMBER, "Time of its last change, in seconds since 1970; kept.", least=0),
     key("identifier", Kind.TEXT, "A name it has elsewhere, such as a DOI; kept."),
     *_SWEEP,
+    excludes=_ONE_SWEEP,
 )
 
 USER_DATA = section(
@@ -233,16 +238,24 @@ USER_DATA = section(
     key("data", Kind.JSON, "Its value at the start; nothing: a job makes it."),
     flag("is_ephemeral", "Made anew in every run."),
     *_SWEEP,
+    excludes=_ONE_SWEEP,
 )
 
 DATASET = section(
     "dataset",
     "dataset",
     "an entry of `datasets`",
-    required("name", Kind.LONG_NAME, "Name by which jobs mean it."),
-    required("path", Kind.PATH, "Where it is."),
-    choice("hash_mode", ("manifest", "content", "none"), "How a change is recognised."),
-    key("description", Kind.TEXT, "What it is."),
+    required("name", Kind.LONG_NAME, "Name by which jobs mean it.", example="parts"),
+    required("path", Kind.PATH, "The directory.", example="out/parts/"),
+    choice(
+        "hash_mode",
+        HashMode,
+        "How a change is noticed: names, sizes and times of its files; their content; not at all.",
+        default="manifest",
+    ),
+    key("description", Kind.TEXT, "A note about it."),
+    *_SWEEP,
+    excludes=_ONE_SWEEP,
 )
 
 REQUIREMENTS = section(
@@ -266,7 +279,12 @@ FAILURE_HANDLER = section(
     "failure handler",
     "an entry of `failure_handlers`",
     required("name", Kind.LONG_NAME, "Name by which jobs mean it.", example="retry"),
-    required("rules", Kind.SECTIONS, "The first that has the exit code is followed.", section="rule"),
+    required(
+        "rules",
+        Kind.SECTIONS,
+        "What to do, by exit code: rules that name it come first, then match_all_exit_codes.",
+        section="rule",
+    ),
 )
 
 RULE = section(

@@ -46,6 +46,8 @@ class Kind(enum.StrEnum):
     SECTIONS = "list of mappings"
     REQUIREMENTS = "requirements"
     SIGNAL = "signal"
+    OPTION_WORD = "option word"
+    LABEL = "label"
     STAGGER = "stagger"
     WALLTIME = "walltime"
     SLURM_MEMORY = "Slurm memory"
@@ -91,6 +93,8 @@ EXPECTED: dict[Kind, str] = {
     Kind.SECTIONS: "a list of mappings",
     Kind.REQUIREMENTS: "the name of requirements, or a mapping of amounts",
     Kind.SIGNAL: "a signal such as SIGTERM",
+    Kind.OPTION_WORD: "one word of letters, digits, +, _, . and -",
+    Kind.LABEL: "text",
     Kind.STAGGER: "a duration such as 0.5 or 200ms",
     Kind.WALLTIME: "a time such as 04:00:00 or 1-12:00:00",
     Kind.SLURM_MEMORY: "memory as Slurm takes it, such as 180G",
@@ -110,7 +114,9 @@ EXPECTED: dict[Kind, str] = {
 NAME_PATTERN = r"^(?=.*\S)[^/\u0000-\u001f\u007f]+$"
 LONG_NAME_PATTERN = r"^(?=.*\S)[^\u0000-\u001f\u007f]+$"
 PLACEHOLDER_NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*$"
-ENV_NAME_PATTERN = r"^[^=\u0000]+$"
+ENV_NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+OPTION_WORD_PATTERN = r"^[A-Za-z0-9+_.-]+$"
+LABEL_PATTERN = r"^\S(.*\S)?$"
 WALLTIME_PATTERN = r"^(\d+-)?\d+(:\d{1,2}){0,2}$"
 SLURM_MEMORY_PATTERN = r"^\d+[KMGTkmgt]?[Bb]?$"
 SIGNAL_PATTERN = r"^(SIG)?[A-Z][A-Z0-9]*$"
@@ -341,6 +347,22 @@ def read_signal(raw: Any) -> str:
     return name
 
 
+def read_option_word(raw: Any) -> str:
+    text = read_text(raw)
+    if re.fullmatch(OPTION_WORD_PATTERN, text) is None:
+        expected(Kind.OPTION_WORD, raw)
+    return text
+
+
+def read_label(raw: Any) -> str:
+    text = read_text(raw)
+    if not text.strip():
+        fail("must not be empty")
+    if text != text.strip():
+        fail(f"must not begin or end with a space, as {shown(text)} does")
+    return text
+
+
 def read_walltime(raw: Any) -> str:
     return _matching(WALLTIME_PATTERN, Kind.WALLTIME, raw)
 
@@ -365,7 +387,7 @@ def check_placeholder_name(word: str) -> None:
 
 def check_env_name(word: str) -> None:
     if _ENV_NAME.match(word) is None:
-        fail("is no name of an environment variable")
+        fail("is no name of an environment variable; it takes letters, digits and _, no digit first")
 
 
 def check_entry_name(word: str) -> None:

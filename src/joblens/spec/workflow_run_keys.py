@@ -24,25 +24,49 @@ ACTION = section(
         Kind.NAMES,
         "The jobs that must all be ready or complete.",
         only_with=("trigger_type", _OF_JOBS),
+        warns_elsewhere=True,
     ),
     key(
         "job_name_regexes",
         Kind.REGEXES,
         "The same by patterns of their names.",
         only_with=("trigger_type", _OF_JOBS),
-    ),
-    key("commands", Kind.COMMANDS, "Commands to run, one after the other.", only_with=("action_type", _RUN)),
-    key("scheduler", Kind.REFERENCE, "Slurm scheduler to ask.", only_with=("action_type", _SCHEDULE)),
-    choice(
-        "scheduler_type", ("slurm", "local"), "Who is asked for nodes.", only_with=("action_type", _SCHEDULE)
+        warns_elsewhere=True,
     ),
     key(
-        "num_allocations", Kind.INT, "Allocations to ask for.", least=1, only_with=("action_type", _SCHEDULE)
+        "commands",
+        Kind.COMMANDS,
+        "Commands to run, one after the other.",
+        only_with=("action_type", _RUN),
+        warns_elsewhere=True,
+    ),
+    key(
+        "scheduler",
+        Kind.REFERENCE,
+        "Slurm scheduler to ask.",
+        only_with=("action_type", _SCHEDULE),
+        warns_elsewhere=True,
+    ),
+    choice(
+        "scheduler_type",
+        ("slurm", "local"),
+        "Who is asked for nodes.",
+        only_with=("action_type", _SCHEDULE),
+        warns_elsewhere=True,
+    ),
+    key(
+        "num_allocations",
+        Kind.INT,
+        "Allocations to ask for.",
+        least=1,
+        only_with=("action_type", _SCHEDULE),
+        warns_elsewhere=True,
     ),
     flag(
         "start_one_worker_per_node",
         "One worker on each node of an allocation.",
         only_with=("action_type", _SCHEDULE),
+        warns_elsewhere=True,
     ),
     key(
         "max_parallel_jobs",
@@ -50,8 +74,12 @@ ACTION = section(
         "Most jobs at once on a node.",
         least=1,
         only_with=("action_type", _SCHEDULE),
+        warns_elsewhere=True,
     ),
-    flag("persistent", "It may happen again, for every worker that comes to it."),
+    flag(
+        "persistent",
+        "It may happen again: when its jobs are ready or end once more, or in a resume.",
+    ),
     needs=(
         Need("trigger_type", _OF_JOBS, ("jobs", "job_name_regexes")),
         Need("action_type", _RUN, ("commands",)),
@@ -95,6 +123,7 @@ RESOURCE_MONITOR = section(
         "What of the machine is written beside them.",
         section="monitor_compute_node",
     ),
+    warns_of_unknown=True,
 )
 
 MONITOR_JOBS = section(
@@ -103,6 +132,7 @@ MONITOR_JOBS = section(
     "`jobs` of `resource_monitor`",
     flag("enabled", "Measure jobs while they run.", default=True),
     choice("granularity", Granularity, "summary or time_series.", default="summary"),
+    warns_of_unknown=True,
 )
 
 MONITOR_COMPUTE_NODE = section(
@@ -124,6 +154,7 @@ MONITOR_COMPUTE_NODE = section(
     ),
     flag("cpu", "Its CPU there.", default=True, field="host_cpu"),
     flag("memory", "Its memory there.", default=True, field="host_memory"),
+    warns_of_unknown=True,
 )
 
 EXECUTION_CONFIG = section(
@@ -191,7 +222,7 @@ EXECUTION_CONFIG = section(
         most=255,
         only_with=("mode", _DIRECT),
     ),
-    key("srun_mpi", Kind.TEXT, "srun's --mpi for jobs of several nodes.", only_with=("mode", _DIRECT)),
+    key("srun_mpi", Kind.OPTION_WORD, "srun's --mpi for jobs of several nodes.", only_with=("mode", _DIRECT)),
     key("srun_termination_signal", Kind.TEXT, "srun's --signal, as TERM@120.", only_with=("mode", _SLURM)),
     flag("enable_cpu_bind", "Let srun bind jobs to CPUs.", default=None, only_with=("mode", _SLURM)),
 )

@@ -11,8 +11,10 @@ from joblens.spec.sbatch_options import DECIDED_ELSEWHERE, SBATCH_OPTIONS
 from joblens.spec.workflow_keys import SECTIONS
 from joblens.spec.workflow_kinds import (
     ENV_NAME_PATTERN,
+    LABEL_PATTERN,
     LONG_NAME_PATTERN,
     NAME_PATTERN,
+    OPTION_WORD_PATTERN,
     PLACEHOLDER_NAME_PATTERN,
     SIGNAL_PATTERN,
     SLURM_MEMORY_PATTERN,
@@ -22,11 +24,13 @@ from joblens.spec.workflow_kinds import (
 
 Schema = dict[str, Any]
 
-_SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*[kKmMgGtTpP]?([iI]?[bB])?\s*$"
+# A variable may be a part of every text; a schema does not know which there are.
+_VARIABLE = r"|\{[A-Za-z_][A-Za-z0-9_-]*\}"
+_SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*[kKmMgGtTpP]?([iI]?[bB])?\s*$" + _VARIABLE
 _NUMBER = r"\d+(\.\d+)?"
 _DURATION_PATTERN = (
     rf"^\s*({_NUMBER}([eE][-+]?\d+)?|({_NUMBER}\s*([uUmM]?[sS]|[dDhHmM])\s*)+"
-    rf"|[pP]({_NUMBER}[dD])?([tT]({_NUMBER}[hH])?({_NUMBER}[mM])?({_NUMBER}[sS])?)?)\s*$"
+    rf"|[pP]({_NUMBER}[dD])?([tT]({_NUMBER}[hH])?({_NUMBER}[mM])?({_NUMBER}[sS])?)?)\s*${_VARIABLE}"
 )
 _SCALAR = ["string", "number", "boolean"]
 _NAME: Schema = {"type": ["string", "number"], "pattern": LONG_NAME_PATTERN}
@@ -73,9 +77,15 @@ _KIND_SCHEMAS: dict[Kind, Schema] = {
     },
     Kind.JSON: {},
     Kind.METADATA: {},
+    Kind.OPTION_WORD: {"type": _SCALAR, "pattern": OPTION_WORD_PATTERN},
+    Kind.LABEL: {"type": _SCALAR, "pattern": LABEL_PATTERN},
     Kind.SIGNAL: {"type": "string", "pattern": SIGNAL_PATTERN},
-    Kind.WALLTIME: {"type": ["string", "integer"], "pattern": WALLTIME_PATTERN, "minimum": 0},
-    Kind.SLURM_MEMORY: {"type": ["string", "integer"], "pattern": SLURM_MEMORY_PATTERN, "minimum": 0},
+    Kind.WALLTIME: {"type": ["string", "integer"], "pattern": WALLTIME_PATTERN + _VARIABLE, "minimum": 0},
+    Kind.SLURM_MEMORY: {
+        "type": ["string", "integer"],
+        "pattern": SLURM_MEMORY_PATTERN + _VARIABLE,
+        "minimum": 0,
+    },
 }
 
 
@@ -96,7 +106,7 @@ def _section_schema(section: Section) -> Schema:
     schema: Schema = {
         "type": "object",
         "properties": {key.name: _key_schema(key) for key in keys},
-        "additionalProperties": False,
+        "additionalProperties": section.warns_of_unknown,
     }
     if section.free_prefix:
         schema["patternProperties"] = {f"^{section.free_prefix}": {}}
@@ -173,17 +183,24 @@ def _present(name: str) -> Schema:
     return {"required": [name], "properties": {name: {"not": {"enum": [None, False, []]}}}}
 
 
+def _written(key: Key) -> Schema:
+    """As Key.is_written."""
+    if key.default is True:
+        return {"required": [key.name], "properties": {key.name: {"enum": [False]}}}
+    return _present(key.name)
+
+
 def _conditions(section: Section) -> list[Schema]:
     conditions: list[Schema] = []
     for key in section.keys.values():
-        if key.only_with is not None:
+        if key.only_with is not None and not key.warns_elsewhere:
             name, values = key.only_with
             other = section.keys[name]
             is_usual = other.default in values
             then: Schema = {"properties": {name: {"enum": [*values, None] if is_usual else list(values)}}}
             if not is_usual:
                 then["required"] = [name]
-            conditions.append({"if": _present(key.name), "then": then})
+            conditions.append({"if": _written(key), "then": then})
     for need in section.needs:
         when = {"required": [need.key], "properties": {need.key: {"enum": list(need.values)}}}
         conditions.append({"if": when, "then": {"anyOf": [_present(name) for name in need.any_of]}})

@@ -6,6 +6,7 @@ from typing import Any
 
 from joblens.model.workflow_spec import (
     ActionSpec,
+    DatasetSpec,
     ExecutionSpec,
     FailureHandler,
     FileSpec,
@@ -74,7 +75,7 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "job": _job,
     "file": _struct(FileSpec),
     "user_data": _struct(UserDataSpec),
-    "dataset": dict,
+    "dataset": _struct(DatasetSpec),
     "resource_requirements": _requirements,
     "inline_requirements": _requirements,
     "failure_handler": _struct(FailureHandler),

@@ -4,6 +4,8 @@ for them, and its own way to write a pattern of names."""
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from joblens.model.history import HistoryQuery
 
 _HIGHEST = "\U0010ffff"
@@ -28,15 +30,24 @@ def conditions_of(query: HistoryQuery, pattern: Callable[[str], str]) -> dict[st
         found["since"] = ("where_since", (query.since_us,))
     if query.until_us is not None:
         found["until"] = ("where_until", (query.until_us,))
-    if query.user is not None:
-        found["user"] = ("where_user", (query.user,))
-    if query.external_id is not None:
-        found["external_id"] = ("where_external_id", (query.external_id,))
-    if query.run_uuid is not None:
-        found["run"] = ("where_run", (query.run_uuid,))
+    for name, value in (
+        ("user", query.user),
+        ("external_id", query.external_id),
+        ("run", query.run_uuid),
+    ):
+        if value is not None:
+            found[name] = (f"where_{name}", (value,))
+    if query.cluster_job is not None:
+        found["cluster_job"] = ("where_cluster_job", cluster_job_texts(query.cluster_job))
     if not query.include_unfinished:
         found["ended"] = ("where_ended", ())
     return found
+
+
+def cluster_job_texts(job_id: str) -> tuple[str, str]:
+    """Returns how the id stands in the document of an attempt: alone, and before the index in an array."""
+    quoted = msgspec.json.encode(job_id).decode()
+    return f'"job_id":{quoted}', f'"job_id":{quoted[:-1]}_'
 
 
 def _of_names(names: tuple[str, ...], pattern: Callable[[str], str]) -> dict[str, NamedCondition]:

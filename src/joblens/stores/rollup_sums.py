@@ -71,7 +71,15 @@ def needs_jobs(query: HistoryQuery) -> bool:
     """The sums know tools and statuses only: any other question is answered from the jobs themselves."""
     by_time = query.since_us is not None or query.until_us is not None
     by_tag = query.tags or query.without_tag
-    return bool(by_time or by_tag or query.names or query.user or query.external_id or query.run_uuid)
+    return bool(
+        by_time
+        or by_tag
+        or query.names
+        or query.user
+        or query.external_id
+        or query.run_uuid
+        or query.cluster_job
+    )
 
 
 def statistics_of(sums: Sums) -> Statistics:

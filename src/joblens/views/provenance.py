@@ -100,10 +100,9 @@ def _files(name: str, stamps: Sequence[FileStamp], *, is_whole: bool) -> Iterato
         if each.size is None:
             yield name, f"{each.path}  {'was not there' if each.mtime_ns is None else 'a folder'}"
         else:
-            yield (
-                name,
-                f"{each.path}  {format_bytes(each.size)}{_digest(each.digest or '', is_whole=is_whole)}",
-            )
+            files = "" if each.files is None else f"{counted(each.files, 'file')}, "
+            digest = _digest(each.digest or "", is_whole=is_whole)
+            yield name, f"{each.path}  {files}{format_bytes(each.size)}{digest}"
     if len(shown) < len(stamps):
         yield name, f"and {len(stamps) - len(shown)} more"
 

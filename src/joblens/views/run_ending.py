@@ -21,6 +21,11 @@ def render_ending(ending: RunEnding, *, width: int, paint: Palette = PLAIN) -> l
     if ending.more_failures:
         lines.append(f"  … and {ending.more_failures:,} more")
     lines += render_actions(ending.actions, width=width)
+    for name, error in ending.datasets:
+        first, *rest = wrap(
+            f"dataset {clean(name)} could not be finalized: {clean(error)}", max(40, width), "    "
+        )
+        lines += [first[2:], *rest]
     return [*lines, *_hints(ending)]
 
 
@@ -61,7 +66,8 @@ def _failure(alike: list[FailedJob], width: int) -> list[str]:
 def _hints(ending: RunEnding) -> list[str]:
     label = ending.label
     hints = [f"joblens results {label}", f"joblens check {label}"]
-    if ending.status is RunStatus.STOPPED:
+    has_only_datasets = bool(ending.datasets) and not ending.failures  # a rerun would do nothing for them
+    if ending.status is RunStatus.STOPPED or has_only_datasets:
         hints.insert(0, f"joblens resume {label}")
     elif ending.status is RunStatus.FAILED and not _has_to_grow(ending):
         hints.insert(0, f"joblens rerun {label} --failed")

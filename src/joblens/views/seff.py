@@ -14,6 +14,7 @@ from joblens.views.table import Column, render_table
 _WASTED, _GOOD = 25.0, 75.0  # percent, from which on a share is shown as poor, or as fine
 _COLUMNS = (
     Column("JOB"),
+    Column("NAME", gives_way=True, keeps_end=True, goes=3),
     Column("STATE"),
     Column("ELAPSED", is_right=True),
     Column("TIME", is_right=True, goes=1),
@@ -171,6 +172,7 @@ def _row(found: Efficiency, paint: Palette) -> list[str]:
     memory = UNKNOWN if found.memory_bytes is None else memory_words(found.memory_bytes)
     return [
         clean(found.job_id),
+        clean(found.name),
         _state(found),
         UNKNOWN if found.elapsed_s is None else slurm_clock(found.elapsed_s),
         UNKNOWN if found.time_percent is None else f"{found.time_percent:.0f}%",

@@ -3,6 +3,7 @@
 from joblens.model.finding import Finding
 from joblens.model.ids import short
 from joblens.model.job import Outcome, Record, Status, Usage
+from joblens.model.slurm import CANCELLED_REASON, WALLTIME_REASON
 from joblens.model.units import MIB, format_bytes, format_duration
 from joblens.views.numbers import UNKNOWN, grams, joules, mark_number, percent, seconds
 from joblens.views.style import SEVERITY_MARKS, Palette, clean, clean_lines, fit, visible_width, wrap
@@ -40,10 +41,15 @@ def _headline(record: Record, outcome: Outcome, paint: Palette, width: int) -> s
     )
 
 
+_SLURM_ENDINGS = {CANCELLED_REASON: "in Slurm", WALLTIME_REASON: "walltime of its allocation"}
+
+
 def ending(outcome: Outcome) -> str:
     """Why it ended, in two or three words; nothing to say after an ordinary success."""
     if outcome.reason == "out-of-memory":
         return "out of memory"
+    if outcome.reason in _SLURM_ENDINGS:
+        return _SLURM_ENDINGS[outcome.reason]
     if outcome.signal is not None:
         return f"signal {outcome.signal}"
     if outcome.reason == "not-started":

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from joblens.agent.held_ends import HeldEnds
 from joblens.agent.loop import Loop
@@ -54,6 +55,22 @@ def test_an_end_that_is_caught_is_never_written(recorder: Recorder, loop: Loop) 
     ends.open()
     recorder.wait_until_applied()
     assert status(recorder, "a1") is Status.RUNNING
+
+
+def test_frozen_ends_are_written_as_they_are_rewritten(recorder: Recorder, loop: Loop) -> None:
+    ends = HeldEnds(0.0, recorder, loop)
+    recorder.write([queued("a1"), started("a1"), queued("b1"), started("b1")])
+    ends.freeze()
+    recorder.write([ended("a1"), ended("b1")])
+    ends.wake()
+    recorder.wait_until_applied()
+    assert status(recorder, "a1") is Status.RUNNING
+    assert ends.next_wake_s() is None
+    assert ends.catch(but=["a1"]) == ["b1"]
+    ends.release(lambda _uuid, outcome: replace(outcome, status=Status.CANCELLED))
+    recorder.wait_until_applied()
+    assert status(recorder, "a1") is Status.CANCELLED
+    assert status(recorder, "b1") is Status.RUNNING
 
 
 def test_what_belongs_to_an_end_stays_with_it(recorder: Recorder, loop: Loop) -> None:

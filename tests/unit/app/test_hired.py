@@ -3,17 +3,29 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from joblens.app.hire_desk import FileHireDesk, leave_words
-from joblens.app.hired import _leaves_at_s, _memory_given, _options, own_tickets, read_hire, serve
-from joblens.app.hired_place import place_of, slurm_job_id
+from joblens.app.hired import (
+    _leaves_at_s,
+    _LeavesInTime,
+    _memory_given,
+    _options,
+    allocation_exit_code,
+    is_cancelled_here,
+    own_tickets,
+    read_hire,
+    serve,
+)
+from joblens.app.hired_place import place_of, rename_command, slurm_job_id
 from joblens.model.errors import ConfigError, InputError
-from joblens.model.job import Placement
+from joblens.model.job import Job, Outcome, Placement, Record, Status
 from joblens.model.placing import Hire
 from joblens.model.settings import Settings, StoreSettings
+from joblens.plan.slurm_answers import ending_of
 
 HIRE = Hire(store="jobs.db", tickets=("a", "b", "c"))
 
@@ -62,6 +74,55 @@ def test_a_task_of_an_array_has_the_ticket_at_its_index() -> None:
             own_tickets(array, {"SLURM_ARRAY_TASK_ID": index})
 
 
+def test_an_element_of_an_array_gets_the_name_and_comment_of_its_job() -> None:
+    array = replace(HIRE, run_uuid="r", is_array=True, names=("w:a", "w:b", "w:c"))
+    environ = {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "1", "SLURM_JOB_ID": "14"}
+    assert rename_command(array, environ) == [
+        *("scontrol", "update", "jobid=12_1", "name=w:b", "comment=joblens run=r job=b")
+    ]
+    assert rename_command(HIRE, environ) is None
+    assert rename_command(array, {"SLURM_JOB_ID": "14"}) is None
+
+
+def record_of(status: Status, **outcome: Any) -> Record:
+    job = Job(uuid="a", argv=("true",), created_at_us=0)
+    return Record(
+        status=status,
+        job=job,
+        outcome=Outcome(status=status, ended_at_us=1, duration_s=1.0, **outcome),
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "code"),
+    [
+        (record_of(Status.SUCCESS, exit_code=0), 0),
+        (record_of(Status.FAILED, exit_code=3), 3),
+        (record_of(Status.FAILED, exit_code=139, signal=11), 139),
+        (record_of(Status.FAILED, exit_code=137, reason="out-of-memory"), 137),
+        (record_of(Status.TIMEOUT, exit_code=152), 152),
+        (record_of(Status.TIMEOUT), 124),
+        (record_of(Status.ERROR, exit_code=127, reason="not-started"), 127),
+        (record_of(Status.CANCELLED, exit_code=143, signal=15), 143),
+        (record_of(Status.FAILED, exit_code=4711), 125),  # an exit code has eight bits
+        (record_of(Status.FAILED), 125),
+    ],
+)
+def test_the_allocation_of_one_job_ends_with_its_exit_code(record: Record, code: int) -> None:
+    assert allocation_exit_code([record], has_left_early=False) == code
+
+
+def test_an_allocation_whose_job_did_not_end_in_it_says_so() -> None:
+    assert allocation_exit_code([], has_left_early=True) == 143
+    assert allocation_exit_code([], has_left_early=False) == 0
+
+
+def test_only_a_job_that_joblens_cancelled_cancels_its_allocation() -> None:
+    assert is_cancelled_here(record_of(Status.CANCELLED, reason="cancelled"))
+    assert not is_cancelled_here(record_of(Status.CANCELLED, reason="slurm-cancelled"))
+    assert not is_cancelled_here(record_of(Status.FAILED, exit_code=1))
+
+
 def test_the_file_of_another_machine_is_refused(tmp_path: Path) -> None:
     hire = replace(HIRE, store=str(tmp_path / "jobs.db"), boot_id="another")
     with pytest.raises(ConfigError, match="is a file of another machine") as caught:
@@ -98,6 +159,31 @@ def test_what_slurm_gave_is_what_is_shared_out() -> None:
     assert options.hired.memory_bytes == 2 << 30
     assert _memory_given({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"}) == 300 << 20
     assert _memory_given({"SLURM_MEM_PER_NODE": "0"}) is None
+
+
+def test_at_the_end_of_its_walltime_a_worker_takes_nothing_more_and_then_ends_its_jobs() -> None:
+    calls: list[object] = []
+
+    class Worker:
+        def end(self) -> None:
+            calls.append("end")
+
+        def give_up_place(self, ending: object) -> None:
+            calls.append(ending)
+
+    class Running:
+        worker = Worker()
+
+    ending = ending_of("TIMEOUT", "12")
+    now_s = time.monotonic()
+    leaves = _LeavesInTime(now_s - 2, now_s + 1000, Running(), ending)  # type: ignore[arg-type]
+    leaves.wake()
+    assert calls == ["end"]
+    assert leaves.next_wake_s() == now_s + 1000
+    leaves = _LeavesInTime(now_s - 2, now_s - 1, Running(), ending)  # type: ignore[arg-type]
+    leaves.wake()
+    assert calls == ["end", "end", ending]
+    assert leaves.next_wake_s() is None
 
 
 @pytest.mark.parametrize(("left_s", "reserve_s"), [(1000, 60), (100, 20)])

@@ -15,6 +15,8 @@ from joblens.engine.run_events import (
     CommandEnded,
     DataChanged,
     Event,
+    FinalizationEnded,
+    FinalizeDataset,
     RunActionCommand,
     RunIsOver,
     RunRecovery,
@@ -27,6 +29,7 @@ from joblens.model.job import Requirements, Status
 from joblens.model.plan import Plan
 from joblens.model.run import (
     ActionRan,
+    DatasetFinalized,
     JobResult,
     OutputsMissing,
     RecoveryRan,
@@ -145,6 +148,8 @@ class SimulatedMachine:
                 self.recoveries.append(command)
                 status = Status.SUCCESS if self.recovery(command.index) else Status.FAILED
                 self.expect(COMMAND_S, CommandEnded(status, index=command.index))
+            elif isinstance(command, FinalizeDataset):
+                self.expect(COMMAND_S, FinalizationEnded(command.place))
             elif isinstance(command, RunIsOver):
                 self.overs += 1
                 assert not self.busy
@@ -221,6 +226,9 @@ class SimulatedMachine:
                 self._fact(OutputsMissing(event.index, event.attempt, ("missing",)))
         elif isinstance(event, DataChanged):
             self._fact(UserDataSet(self.plan.user_data[event.place].name, 1))
+        elif isinstance(event, FinalizationEnded):
+            dataset = self.plan.datasets[event.place]
+            self._fact(DatasetFinalized(event.place, dataset.name, dataset.path, dataset.hash_mode))
         elif isinstance(event, CommandEnded) and event.index >= 0:
             attempt = max(result.attempt for result in self.results if result.index == event.index)
             self._fact(RecoveryRan(event.index, attempt, "", event.status))

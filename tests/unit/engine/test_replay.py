@@ -302,3 +302,13 @@ def test_what_has_passed_of_a_pause_is_not_waited_for_again(
     schedule, commands = resumed(plan, failed, events, now_us=int(now_s * SECOND))
     assert schedule.next_wake_s() == due_s
     assert starts(commands) == ([] if due_s else [0])
+
+
+def test_commands_of_the_worker_run_in_every_life_of_a_run() -> None:
+    actions = tuple(
+        PlannedAction(ActionSpec(trigger_type=trigger, action_type=ActionType.RUN_COMMANDS, commands=("x",)))
+        for trigger in (TriggerType.ON_WORKER_START, TriggerType.ON_WORKER_COMPLETE)
+    )
+    ran = facts(ActionRan(0, 0, "u", Status.SUCCESS), ActionRan(1, 0, "u", Status.SUCCESS))
+    _, commands = resumed(plan_of(job("a"), actions=actions), [], ran)
+    assert commands[0] == RunActionCommand(0, 0)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from joblens.engine.run_events import (
     AskForNodes,
     CommandEnded,
@@ -154,3 +156,43 @@ def test_an_unexpected_end_of_a_command_is_ignored() -> None:
     talk = Talk(plan_of(job("a"), actions=(action(COMPLETE),)))
     assert talk.say(done(0)) == []
     assert talk.ended(0) == [RunActionCommand(0, 0)]
+
+
+WORKER_START, WORKER_COMPLETE = TriggerType.ON_WORKER_START, TriggerType.ON_WORKER_COMPLETE
+
+
+def test_the_machine_of_the_run_is_a_worker_unless_others_serve_it() -> None:
+    actions = (action(WORKER_START), action(WORKER_COMPLETE))
+    talk = Talk(plan_of(job("a"), actions=actions))
+    assert talk.commands == [RunActionCommand(0, 0), StateChanged(0)]
+    assert starts(talk.say(done(0))) == [0]
+    assert talk.ended(0) == [RunActionCommand(1, 0)]
+    assert talk.say(done(1)) == [RunIsOver()]
+    talk = Talk(plan_of(job("a"), actions=actions), is_worker=False)
+    assert starts(talk.commands) == [0]
+    assert talk.ended(0) == [RunIsOver()]
+
+
+def test_commands_of_a_worker_that_stops_come_after_those_of_the_workflow() -> None:
+    talk = Talk(plan_of(job("a"), actions=(action(WORKER_COMPLETE, commands=2), action(COMPLETE))))
+    assert talk.ended(0) == [RunActionCommand(1, 0)]
+    assert talk.say(done(1)) == [RunActionCommand(0, 0)]
+    assert talk.say(done(0)) == [RunActionCommand(0, 1)]
+    assert talk.say(done(0, 1, Status.FAILED)) == [RunIsOver()]
+    assert talk.schedule.failed_actions() == {0}
+
+
+@pytest.mark.parametrize("mode", list(StopMode))
+def test_a_worker_also_stops_when_the_run_is_stopped(mode: StopMode) -> None:
+    talk = Talk(plan_of(job("a"), actions=(action(COMPLETE), action(WORKER_COMPLETE, commands=2))))
+    talk.say(StopWanted(mode))
+    assert talk.ended(0, status=Status.CANCELLED)[-1] == RunActionCommand(1, 0)
+    assert talk.say(done(1)) == [RunActionCommand(1, 1)]
+    talk.say(StopWanted(StopMode.KILL))
+    assert talk.say(done(1, 1, Status.CANCELLED))[-1] == RunIsOver()
+
+
+def test_an_action_that_failed_on_a_worker_counts_as_failed() -> None:
+    talk = Talk(plan_of(job("a"), actions=(action(WORKER_START),)), is_worker=False)
+    talk.schedule.triggers.failed_elsewhere(0)
+    assert talk.schedule.failed_actions() == {0}

@@ -56,11 +56,35 @@ def test_a_retry_that_succeeds_completes_the_job() -> None:
     assert talk.states == [JobState.COMPLETED]
 
 
-def test_the_first_rule_that_matches_counts() -> None:
-    rules = (RetryRule(exit_codes=(1,), max_retries=0), RetryRule(match_all_exit_codes=True, max_retries=5))
-    talk = Talk(plan_of(job("a", failure_handler=FailureHandler(name="h", rules=rules))))
-    talk.ended(0, 1)
+def retries_with(*rules: RetryRule) -> Talk:
+    return Talk(plan_of(job("a", failure_handler=FailureHandler(name="h", rules=rules))))
+
+
+NEVER_AFTER_3 = RetryRule(exit_codes=(3,), max_retries=0)
+ALWAYS = RetryRule(match_all_exit_codes=True, max_retries=5)
+
+
+@pytest.mark.parametrize("rules", [(NEVER_AFTER_3, ALWAYS), (ALWAYS, NEVER_AFTER_3)])
+def test_a_rule_for_the_exit_code_comes_before_one_for_all_of_them(rules: tuple[RetryRule, ...]) -> None:
+    talk = retries_with(*rules)
+    talk.ended(0, 3)
     assert talk.states == [JobState.FAILED]
+    talk = retries_with(*rules)
+    assert starts(talk.ended(0, 4)) == [0]
+
+
+def test_the_first_of_two_rules_for_one_exit_code_counts() -> None:
+    talk = retries_with(RetryRule(exit_codes=(3, 4), max_retries=1), NEVER_AFTER_3)
+    assert starts(talk.ended(0, 3)) == [0]
+    assert starts(talk.ended(0, 3)) == []
+
+
+def test_exit_codes_beside_match_all_still_come_first() -> None:
+    both = RetryRule(exit_codes=(3,), match_all_exit_codes=True, max_retries=1)
+    talk = retries_with(RetryRule(match_all_exit_codes=True, max_retries=0), both)
+    assert starts(talk.ended(0, 3)) == [0]
+    talk = retries_with(RetryRule(match_all_exit_codes=True, max_retries=0), both)
+    assert starts(talk.ended(0, 4)) == []
 
 
 def test_exhausted_retries_are_a_failure_also_where_people_decide() -> None:

@@ -36,6 +36,14 @@ ACTION = ActionSpec(
             "there is no file 'raww'; did you mean 'raw'?",
         ),
         (
+            workflow(
+                job("a", "cat <<E\n`echo ${user_data.input.d}`\nE"),
+                user_data=(UserDataSpec(name="d", data=1),),
+            ),
+            ("jobs", 0, "command"),
+            "${user_data.input.d} stands in backticks inside a here-document; write $(…)",
+        ),
+        (
             workflow(job("a", "x ${files.input.rw}"), files=FILES),
             ("jobs", 0, "command"),
             "there is no file 'rw'; did you mean 'raw'?",

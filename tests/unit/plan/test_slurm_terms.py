@@ -48,9 +48,23 @@ def test_the_first_who_says_something_is_heard() -> None:
         "account": "physics",
         "qos": "normal",
     }
+    named = SlurmChoice(account="mine", qos="high", constraint="a100&ib", options=("--constraint=other",))
+    options = asked(terms(of, "big", named, settings))
+    assert (options["account"], options["qos"], options["constraint"]) == ("mine", "high", "a100&ib")
+    assert asked(terms(of, "big", settings=SlurmSettings(constraint="ib")))["constraint"] == "ib"
     choice = SlurmChoice(partition="debug", options=("--constraint=ib", "-x n7"))
     options = asked(terms(of, "big", choice, settings))
     assert (options["partition"], options["constraint"], options["exclude"]) == ("debug", "ib", "n7")
+
+
+def test_mails_and_constraints_reach_sbatch_from_the_file_and_the_command_line() -> None:
+    extra = {"name": "big", "account": "a", "extra": "--mail-type=FAIL --constraint=ib"}
+    options = asked(terms(plan(extra, mail_type="END", mail_user="me@example.org"), "big"))
+    assert (options["mail-type"], options["mail-user"], options["constraint"]) == (
+        *("FAIL", "me@example.org", "ib"),
+    )
+    line = SlurmChoice(options=("--mail-type=FAIL,TIME_LIMIT",))
+    assert asked(terms(plan(), "", line))["mail-type"] == "FAIL,TIME_LIMIT"
 
 
 def test_what_a_job_needs_becomes_options() -> None:

@@ -101,7 +101,8 @@ def test_a_sweep_is_cut_into_arrays_that_slurm_takes() -> None:
     made = placed_all(orders, parcels[::-1])
     assert [len(order.uuids) for order in made] == [10, 10, 3]
     assert made[0].uuids[:3] == ("uuid-j_0", "uuid-j_1", "uuid-j_2")
-    assert made[0].name == "j"
+    assert made[0].name == "test:j"
+    assert made[0].names[:2] == ("test:j_0", "test:j_1")
 
 
 def test_jobs_that_need_different_things_are_no_array() -> None:
@@ -156,6 +157,7 @@ def test_allocations_of_a_scheduler_also_serve_jobs_that_name_none() -> None:
     (order,) = placed_all(orders, parcels)
     assert order.queues == ("@slurm.run.big", "@slurm.run")
     assert order.options["dependency"] == "singleton"
+    assert order.name == "test:big.run"  # a singleton is one of that name, and other runs have their own
 
 
 # ---- what Slurm says ---------------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ from msgspec import structs
 from joblens.model.job import Granularity
 from joblens.model.workflow_spec import (
     ActionType,
+    DatasetSpec,
     ExecutionSpec,
+    HashMode,
     JobSpec,
     MonitorSpec,
     ParameterMode,
@@ -141,7 +143,7 @@ def test_files_user_data_and_datasets_are_read() -> None:
     assert spec.files[0].parameters == {"i": "1:2"}
     assert (spec.user_data[0].data, spec.user_data[0].is_ephemeral) == ({"a": [1, None]}, True)
     assert spec.user_data[1].name == "made_by_a_job"
-    assert spec.datasets == ({"name": "d", "path": "data/", "hash_mode": "content"},)
+    assert spec.datasets == (DatasetSpec(name="d", path="data/", hash_mode=HashMode.CONTENT),)
 
 
 def test_a_rule_of_a_failure_handler_may_wait_and_grow() -> None:

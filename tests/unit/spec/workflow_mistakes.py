@@ -63,7 +63,13 @@ JOB_MISTAKES = [
         "use_parameters_file: true",
         "use_parameters_file in job 'a' needs a parameters_file at the top of the file",
     ),
-    ("env: {A=B: 1}", "env.A=B in job 'a' is no name of an environment variable"),
+    (
+        "env: {A=B: 1}",
+        (
+            "env.A=B in job 'a' is no name of an environment variable; "
+            "it takes letters, digits and _, no digit first"
+        ),
+    ),
     ("env: {A: [1]}", "env.A in job 'a' must be text, not a list"),
     ("env: [A]", "env in job 'a' must be a mapping of names to texts, not a list"),
     ("invocation_script: {}", "invocation_script in job 'a' must be text, not a mapping"),
@@ -99,7 +105,7 @@ SECTION_MISTAKES = [
         "enable_cpu_bind in execution_config goes with mode slurm or auto, not direct",
     ),
     (
-        "execution_config: {mode: slurm, limit_resources: true}",
+        "execution_config: {mode: slurm, limit_resources: false}",
         "limit_resources in execution_config goes with mode direct or auto, not slurm",
     ),
     (
@@ -132,10 +138,6 @@ SECTION_MISTAKES = [
     (
         "actions: [{trigger_type: on_workflow_start, action_type: run_commands}]",
         "action_type run_commands in an action needs 'commands' beside it",
-    ),
-    (
-        "actions: [{trigger_type: on_workflow_start, action_type: run_commands, commands: [ls], jobs: [a]}]",
-        "jobs in an action goes with trigger_type on_jobs_ready or on_jobs_complete, not on_workflow_start",
     ),
     (
         "failure_handlers: [{name: h, rules: [{max_retries: 2}]}]",

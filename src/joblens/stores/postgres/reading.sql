@@ -81,6 +81,15 @@ job.began_at_us < %s
 -- name: where_user
 job.user_name = %s
 
+-- name: where_cluster_job
+-- No index: few ask, and the documents of all attempts are read in a moment.
+EXISTS (
+    SELECT 1 FROM detail
+    WHERE detail.job_id = job.id
+    AND (position(convert_to(%s, 'UTF8') IN detail.attempt) > 0
+        OR position(convert_to(%s, 'UTF8') IN detail.attempt) > 0)
+)
+
 -- name: where_run
 job.run_id = (SELECT run.id FROM run WHERE run.uuid = %s)
 

@@ -230,6 +230,14 @@ job.began_at_us < ?
 -- name: where_user
 job.user = ?
 
+-- name: where_cluster_job
+-- No index: few ask, and the documents of all attempts are read in a moment.
+EXISTS (
+    SELECT 1 FROM detail
+    WHERE detail.job_id = job.id
+    AND (instr(detail.attempt, CAST(? AS BLOB)) > 0 OR instr(detail.attempt, CAST(? AS BLOB)) > 0)
+)
+
 -- name: where_run
 job.run_id = (SELECT run.id FROM run WHERE run.uuid = ?)
 
