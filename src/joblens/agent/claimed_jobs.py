@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from joblens.agent.container_order import ENV_PREFIX
 from joblens.agent.device_env import device_env
 from joblens.agent.marked import JOB_ID_VARIABLE
+from joblens.agent.output_folders import claim_for_run
 from joblens.agent.programs import Programs
 from joblens.agent.run_attempts import RUN_ATTEMPT_VARIABLES, PreparedAttempt
 from joblens.model.allocation import may_start_tasks
@@ -86,6 +87,7 @@ class ClaimedJobs:
         self._elsewhere = elsewhere
         self._accounting = accounting
         self._programs = Programs(_CHECK_S, _FAILED_S)
+        self._claimed: dict[tuple[str, str], str] = {}  # folder and run -> the folder that it may use
 
     def look_for_programs(self, claim: Claim) -> None:
         """Those that are checked take their time: on another thread, before `prepare`."""
@@ -97,7 +99,7 @@ class ClaimedJobs:
         order, uuid = claim.ticket.order, claim.job.uuid
         argv = self._programs.command_of(order)
         _check_words(order)
-        meant = self.here(order.folder)
+        meant = self._of_its_run(self.here(order.folder), claim.job)
         folder = meant or os.path.join(self._logs_dir, uuid)
         if claim.fence > 1 and not meant:
             folder = os.path.join(folder, f"attempt-{claim.fence}")  # what the lost one printed stays
@@ -120,6 +122,16 @@ class ClaimedJobs:
         job = self._within_time(job)
         attempt = PreparedAttempt(job, argv, _env(claim), folder, order.streams)
         return ClaimedJob(claim, attempt, work_dir, places_of(job.requirements), self._is_plain(job))
+
+    def _of_its_run(self, folder: str, job: Job) -> str:
+        """The folder for a job of a run, or one beside it where its path belongs to another run here."""
+        if not folder or job.run is None:
+            return folder
+        above, name = os.path.split(folder)
+        if (above, job.run.run_uuid) not in self._claimed:
+            with contextlib.suppress(OSError):  # it cannot be written: the job says so when it starts
+                self._claimed[above, job.run.run_uuid] = claim_for_run(above, job.run.run_uuid)
+        return os.path.join(self._claimed.get((above, job.run.run_uuid), above), name)
 
     def _within_time(self, job: Job) -> Job:
         """One that asked for all the time there is here, or more, has had it when that is up: nowhere else

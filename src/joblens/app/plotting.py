@@ -215,7 +215,7 @@ def write_run_time_series(store: Store, run: Run, plan: Plan, output_dir: str, o
     """Returns the file, resource_utilization/resource_metrics_<host>_<workflow>_<run>.db in `output_dir`: a
     row for each sample of each attempt; job_id is the number of its record. Written again it is the same.
     Where the file has jobs of another store, its name gets a suffix, made from `owner` and the run."""
-    from joblens.app.output_folders import owner_suffix
+    from joblens.agent.output_folders import owner_suffix
     from joblens.stores.time_series_db import write_own_time_series
 
     name = f"resource_metrics_{_safe(run.host or os.uname().nodename)}_{run.workflow_number}_{run.number}.db"

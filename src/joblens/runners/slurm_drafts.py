@@ -63,20 +63,19 @@ class SlurmDrafts:
             draft = Draft(stage=stage, order=order, jobs=[], count=count, action=action, is_local=True)
             self._add(draft)
             return
-        self._add_all(stage, self._orders.of_action(spec), {}, action)
+        self._add_all(stage, self._orders.of_action(spec), action)
 
     def _add_jobs(self, stage: int, parcels: Sequence[Parcel]) -> None:
-        by_uuid = {parcel.uuid: parcel for parcel in parcels}
         queued = [
             replace(parcel, queue=self._orders.queue_of(self._plan.jobs[int(parcel.uuid)]))
             for parcel in parcels
         ]
-        self._add_all(stage, self._orders.orders(queued, self._options_of), by_uuid)
+        self._add_all(stage, self._orders.orders(queued, self._options_of))
         alone = {uuid for draft in self.drafts if draft.stage == stage for uuid in draft.order.uuids}
         shared = [one for one in queued if one.uuid not in alone]
         waiting = [one for one in shared if one.queue not in self._serving]
         if waiting:  # no action has asked for nodes: a run does not wait for one that does not come
-            self._add_all(stage, self._orders.orders(waiting, self._options_of), by_uuid)
+            self._add_all(stage, self._orders.orders(waiting, self._options_of))
         for parcel in shared:
             if parcel.queue in self._serving:
                 self._serving[parcel.queue][1].jobs.append(int(parcel.uuid))
@@ -85,16 +84,14 @@ class SlurmDrafts:
         serving = self._serving.get(queue)
         return serving[0] if serving is not None else None
 
-    def _add_all(
-        self, stage: int, orders: Sequence[SlurmOrder], by_uuid: dict[str, Parcel], action: int | None = None
-    ) -> None:
+    def _add_all(self, stage: int, orders: Sequence[SlurmOrder], action: int | None = None) -> None:
         """Equal allocations become one draft with their number."""
         last: Draft | None = None
         for order in orders:
             if last is not None and order.queues and last.order == order:
                 last.count += 1
                 continue
-            jobs = [int(uuid) for uuid in order.uuids if uuid in by_uuid]
+            jobs = [int(uuid) for uuid in order.uuids]
             last = Draft(stage=stage, order=order, jobs=jobs, action=action)
             self._add(last)
 

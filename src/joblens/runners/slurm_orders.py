@@ -91,12 +91,14 @@ class SlurmOrders:
         self._known_packing = None
         self._demands.clear()
 
-    def check_choice(self, parcels: Sequence[Parcel]) -> None:
-        """Raises PlanError for options of the command line that no request to Slurm would show."""
-        choice, packing = self._options.slurm, self.packing()
+    def check_choice(self) -> None:
+        """Raises PlanError for options of the command line that no request to Slurm would show. All jobs of
+        the plan count: a run that is resumed has its options from the first time."""
+        choice, jobs = self._options.slurm, self._plan.jobs
         if asked_by_actions(self._plan, choice):
             return
-        if any(packing.shares(one.spec_job, one.requirements) for one in parcels):
+        packing = self._choose_packing(None, {})
+        if any(packing.shares(one.spec_job, one.requirements) for one in jobs):
             return
         for name, value in (("--allocations", choice.allocations), ("--nodes", choice.nodes)):
             if value is not None:
@@ -104,7 +106,7 @@ class SlurmOrders:
                     f"{name} has no effect: no job shares an allocation, all need several nodes of their own",
                     hint=f"leave out {name}",
                 )
-        if choice.time_s is not None and all(one.requirements.timeout_s is not None for one in parcels):
+        if choice.time_s is not None and all(one.requirements.timeout_s is not None for one in jobs):
             raise PlanError(
                 "--walltime has no effect: each job has an sbatch of its own, with the time of its runtime",
                 hint="choose --packing allocations, or leave out --walltime",
@@ -119,19 +121,17 @@ class SlurmOrders:
 
     def packing(self) -> Packing:
         if self._known_packing is None:
-            terms = self.terms()
-            try:
-                rooms = self._site.rooms()
-            except PlacingError:
-                rooms = []  # it is away for now; what suits is guessed then
-            self._known_packing = choose_packing(
-                self._plan,
-                self._options.slurm,
-                {name: room_of(one.partition, rooms) for name, one in terms.items()},
-                self._places,
-                self._expected_s,
-            )
+            self._known_packing = self._choose_packing(self._places, self._expected_s)
         return self._known_packing
+
+    def _choose_packing(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> Packing:
+        terms = self.terms()
+        try:
+            rooms = self._site.rooms()
+        except PlacingError:
+            rooms = []  # it is away for now; what suits is guessed then
+        by_scheduler = {name: room_of(one.partition, rooms) for name, one in terms.items()}
+        return choose_packing(self._plan, self._options.slurm, by_scheduler, places, expected_s)
 
     # ---- queues ----------------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class SlurmPlacer:
             self._orders.headroom,
             asked_by_actions(self._plan, self._options.slurm),
         )
-        self._orders.check_choice(parcels)
+        self._orders.check_choice()
         for options in self._orders.samples(parcels):
             self._check_words(options)
 

@@ -3,9 +3,12 @@
 import time
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from joblens.agent.claimed_jobs import ClaimedJobs
 from joblens.model.delivery import Claim, Order, Ticket
 from joblens.model.job import Accounting, Job, Requirements
+from joblens.model.run_link import RunLink
 
 
 def started(folder: Path, job: Job, ends_in_s: float | None) -> Requirements:
@@ -35,3 +38,20 @@ def test_a_job_that_wants_less_gets_what_it_wants(tmp_path: Path) -> None:
 def test_a_job_without_a_limit_gets_none_from_its_worker(tmp_path: Path) -> None:
     assert started(tmp_path, job(None), 600).timeout_s is None
     assert started(tmp_path, job(3600, enforce=False), 600).timeout_s == 3600
+
+
+def test_runs_of_two_drivers_with_the_same_path_do_not_share_a_folder(tmp_path: Path) -> None:
+    jobs = ClaimedJobs(str(tmp_path / "logs"), Accounting.AUTO)
+    folder = str(tmp_path / "output" / "job_output" / "1_1" / "a")
+    order = Order(argv=("/bin/true",), cwd=str(tmp_path), folder=folder)
+
+    def folder_of(run: str) -> str:
+        claimed = replace(job(None), run=RunLink(run, 0, 1))
+        claim = Claim(job=claimed, ticket=Ticket(uuid="u", queue="q", order=order), fence=1)
+        return jobs.prepare(claim).attempt.folder
+
+    assert folder_of("first") == folder
+    second = folder_of("second")
+    assert second != folder
+    assert Path(second).name == "a"
+    assert [folder_of("first"), folder_of("second")] == [folder, second]

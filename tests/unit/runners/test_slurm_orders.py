@@ -276,21 +276,23 @@ def test_schedulers_that_only_actions_name_are_looked_at_too() -> None:
 
 def test_a_walltime_that_no_job_and_no_allocation_would_have_is_refused() -> None:
     plan = Plan(name="w", jobs=(job("a", timeout_s=60.0), job("b", timeout_s=60.0)))
-    orders, parcels = orders_of(plan, choice=SlurmChoice(time_s=600.0))
+    orders, _ = orders_of(plan, choice=SlurmChoice(time_s=600.0))
     with pytest.raises(PlanError, match="--walltime has no effect: each job has an sbatch of its own"):
-        orders.check_choice(parcels)
-    shared, parcels = orders_of(plan, choice=SlurmChoice(time_s=600.0, packing="allocations"))
-    shared.check_choice(parcels)
+        orders.check_choice()
+    shared, _ = orders_of(plan, choice=SlurmChoice(time_s=600.0, packing="allocations"))
+    shared.check_choice()
     unlimited = Plan(name="w", jobs=(job("a", timeout_s=60.0), job("b")))
-    mixed, parcels = orders_of(unlimited, choice=SlurmChoice(time_s=600.0))
-    mixed.check_choice(parcels)
+    mixed, _ = orders_of(unlimited, choice=SlurmChoice(time_s=600.0))
+    mixed.check_choice()
+    rest, _ = orders_of(unlimited, choice=SlurmChoice(time_s=600.0), places=[0])
+    rest.check_choice()  # a run that is resumed keeps its options
 
 
 @pytest.mark.parametrize("choice", [SlurmChoice(allocations=2), SlurmChoice(nodes=2)])
 def test_allocations_that_no_job_could_use_are_refused(choice: SlurmChoice) -> None:
     plan = Plan(name="w", jobs=(job("a", nodes=2),))
-    orders, parcels = orders_of(plan, choice=choice)
+    orders, _ = orders_of(plan, choice=choice)
     with pytest.raises(PlanError, match="has no effect: no job shares an allocation"):
-        orders.check_choice(parcels)
-    orders, parcels = orders_of(Plan(name="w", jobs=(job("a"),)), choice=choice)
-    orders.check_choice(parcels)
+        orders.check_choice()
+    orders, _ = orders_of(Plan(name="w", jobs=(job("a"),)), choice=choice)
+    orders.check_choice()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.output_folders import MARK, claim_folder, owner_suffix
+from joblens.agent.output_folders import MARK, claim_folder, claim_for_run, owner_suffix
 
 
 def claim(path: Path, owner: str, *, is_known: bool = False) -> str:
@@ -58,3 +58,16 @@ def test_of_many_at_once_each_gets_its_own(tmp_path: Path, turn: int) -> None:
         thread.join()
     assert len(set(got)) == 8
     assert "1_1" in got
+
+
+def test_a_worker_uses_the_folder_of_its_run_and_no_other(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    claim(shared, "run-1 /store.db")
+    assert claim_for_run(str(shared), "run-1") == str(shared)
+    assert claim_for_run(str(shared), "run-2") == f"{shared}-{owner_suffix('run-2')}"
+    own = str(tmp_path / "not-shared")
+    assert [claim_for_run(own, run) for run in ("run-1", "run-2", "run-1")] == [
+        own,
+        f"{own}-{owner_suffix('run-2')}",
+        own,
+    ]
