@@ -1,5 +1,5 @@
-"""The tables of docs/migrating.md about workflow files have every key. That their commands exist is tested for
-all pages in test_examples."""
+"""The tables of docs/migrating.md about workflow files have every key. That their commands exist is tested
+for all pages in test_examples."""
 
 import re
 
