@@ -221,7 +221,8 @@ def test_sizes_have_limits(one: Desk) -> None:
 
 def test_two_calls_at_the_same_moment_both_count(one: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between reading the run and writing to it another job adds its own."""
-    apply, calls = one.store.apply, []
+    apply = one.store.apply
+    calls: list[int] = []
 
     def others_first(writes: list[Write]) -> None:
         if not calls:
