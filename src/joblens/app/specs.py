@@ -10,12 +10,13 @@ from joblens.app.freed_memory import give_back_freed_memory
 from joblens.app.spec_tables import read_tables
 from joblens.model.errors import SpecError
 from joblens.model.plan import Plan
-from joblens.model.run import Run
+from joblens.model.run import RaisedRequest, Run
 from joblens.model.secrets import SecretValues
 from joblens.model.workflow_spec import WorkflowSpec
 from joblens.plan.expansion import make_plan
 from joblens.plan.loose_names import loose_names
 from joblens.plan.problems import Path
+from joblens.plan.raised_requests import with_raised
 from joblens.plan.settling import WORTH_PACKING, PackedPlan, pack_plan, unpack_plan
 from joblens.plan.unread import Unread
 from joblens.spec.documents import Document, Mark, Problem, format_of, has_known_ending
@@ -46,6 +47,7 @@ class LoadedSpec:
         self.tables = made.tables
         self.path = path
         self.warnings = made.warnings
+        self.raised: tuple[RaisedRequest, ...] = ()  # of a run; the plan has them
         self.secrets: SecretValues | None = None  # found out once (app.kept_specs): that reads the file again
         self._reading = made.reading
 
@@ -58,6 +60,11 @@ class LoadedSpec:
     @property
     def document(self) -> Document:
         return self._written().document
+
+    def raise_requests(self, raised: tuple[RaisedRequest, ...]) -> None:
+        """In the plan; a run that is made of it begins with them."""
+        self.raised = raised
+        self.plan = with_raised(self.plan, raised)
 
     def _written(self) -> SpecReading:
         if self._reading is None:
@@ -73,15 +80,17 @@ def load_spec(path: str, parameters: Mapping[str, Any] = _NONE, *, keeps_spec: b
 
 
 def plan_of_run(run: Run) -> Plan:
-    """The same plan as when the run was created: all it was made from is in the run."""
+    """The same plan as when the run was created, with what was raised since: all of it is in the run."""
     return loaded_run(run).plan
 
 
 def loaded_run(run: Run, *, keeps_spec: bool = False) -> LoadedSpec:
     source = f"run {run.uuid[:8]}"
-    return LoadedSpec(
+    loaded = LoadedSpec(
         _made_from_run(run, source, keeps_spec=keeps_spec), run.spec_text, run.spec_format, source
     )
+    loaded.raise_requests(run.raised)
+    return loaded
 
 
 class _Made(Struct, frozen=True):

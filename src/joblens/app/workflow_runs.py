@@ -12,10 +12,11 @@ from joblens.app.specs import LoadedSpec
 from joblens.model.errors import PlanError
 from joblens.model.ids import new_uuid
 from joblens.model.plan import Plan
-from joblens.model.run import Run, RunOptions, Workflow
+from joblens.model.run import RequirementsRaised, Run, RunEvent, RunOptions, Workflow
 from joblens.model.secrets import redact_text
 from joblens.model.settings import Settings
-from joblens.model.writes import RunCreated, WorkflowCreated
+from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated, Write
+from joblens.plan.raised_requests import from_the_first_attempt
 from joblens.plan.srun_signal import srun_signal
 from joblens.ports.store import Store
 
@@ -84,7 +85,11 @@ def create_run(
         made.plan = hide_names(made.plan, secrets)
     if isinstance(workflow, str):
         workflow = create_workflow(store, made, workflow)
-    store.apply([RunCreated(structs.replace(stored, workflow_uuid=workflow.uuid))])
+    writes: list[Write] = [RunCreated(structs.replace(stored, workflow_uuid=workflow.uuid))]
+    if made.raised:
+        fact = RequirementsRaised(from_the_first_attempt(made.raised))
+        writes.append(RunNoted(RunEvent(new_uuid(), run.uuid, run.created_at_us, fact)))
+    store.apply(writes)
     found = store.find_run(run.uuid)
     if stored.is_redacted:
         return structs.replace(

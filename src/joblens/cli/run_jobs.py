@@ -35,14 +35,15 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     newest = whole_run(store.find_run(runs[-1].uuid), store, session.settings)
     refuse_driven(newest, session.settings)
     options = replace(with_offer(newest.options, given), cwd=os.getcwd())
-    loaded = loaded_run(newest)
+    is_other_place = (newest.options.cwd, newest.options.output_dir) != (options.cwd, options.output_dir)
+    is_new = newest.status is not RunStatus.CREATED or is_other_place
+    loaded = loaded_run(replace(newest, raised=()) if is_new else newest)
     options = hide_secrets(loaded, options)
     check_plan(loaded.plan, options)
     check_engine(session, loaded.plan, options)
     prepare_place(options, detach=given["detach"])
     run = replace(newest, options=options)
-    is_other_place = (newest.options.cwd, newest.options.output_dir) != (options.cwd, options.output_dir)
-    if newest.status is not RunStatus.CREATED or is_other_place:
+    if is_new:
         direct = open_store_directly(session.settings, session.warn)
         run = create_run(direct, workflow, loaded, options, session.settings)
         direct.close()

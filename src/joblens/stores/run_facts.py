@@ -47,6 +47,7 @@ def run_row(run: Run) -> tuple[str | bytes, ...]:
         started_at_us=None,
         ended_at_us=None,
         owner=None,
+        raised=(),
     )
     packed = packed_spec(run.spec_text, run.tables)
     return run.uuid, run.workflow_uuid, _json.encode(plain), packed

@@ -6,7 +6,17 @@ import msgspec
 from msgspec.structs import replace
 
 from joblens.model.job import Status
-from joblens.model.run import JobResult, Run, RunEvent, RunFact, RunStarted, RunStatus, Workflow
+from joblens.model.run import (
+    JobResult,
+    RaisedRequest,
+    RequirementsRaised,
+    Run,
+    RunEvent,
+    RunFact,
+    RunStarted,
+    RunStatus,
+    Workflow,
+)
 from joblens.stores.asking import Ask
 from joblens.stores.run_facts import unpacked_spec
 
@@ -34,7 +44,13 @@ def read_run(ask: Ask, run_id: int) -> Run:
     [(number, workflow, detail, spec)] = ask("run", run_id)
     run = _numbered(number, workflow, detail)
     text, tables = unpacked_spec(spec, run.uuid)
-    return _with_turns(ask, run_id, replace(run, spec_text=text, tables=tables))
+    whole = replace(run, spec_text=text, tables=tables, raised=_raised(ask, run_id))
+    return _with_turns(ask, run_id, whole)
+
+
+def _raised(ask: Ask, run_id: int) -> tuple[RaisedRequest, ...]:
+    facts = [_fact.decode(encoded) for (encoded,) in ask("raises_of_run", run_id)]
+    return tuple(one for fact in facts if isinstance(fact, RequirementsRaised) for one in fact.jobs)
 
 
 def _numbered(number: int, workflow: int | None, detail: bytes) -> Run:
