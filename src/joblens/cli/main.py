@@ -30,6 +30,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "submit": _entry("submit", "Run a command, a tool's script or a workflow file in the background."),
         "submit-workflow": _entry("submit_workflow", "Give several tasks of tools to workers of a queue."),
         "resume": _entry("resume", "Go on with a run that was stopped or killed."),
+        "recover": _entry("recover", "Give failed jobs of a run more memory or time and run the rest."),
         "rerun": _entry("rerun", "Run part of a run again, or a job."),
         "run-jobs": _entry("run_jobs", "Run the jobs of a workflow that was created."),
         "status": _entry("status", "How a job on a queue stands, and what came of it."),

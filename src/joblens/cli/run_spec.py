@@ -10,6 +10,7 @@ from joblens.cli.option_table import JOB_OPTIONS, RUN_OPTIONS, OptionRow
 from joblens.model.errors import InputError, JoblensError
 
 if TYPE_CHECKING:
+    from joblens.agent.locks import RunLock
     from joblens.agent.run_view import RunView
     from joblens.app.driving import Driven
     from joblens.app.reruns import Again
@@ -196,14 +197,16 @@ def check_engine(
         check_for_workers(plan, options, session.settings, session.options.config, again)
 
 
-def detach(session: Session, run: "Run", notify: str | None = None) -> None:
+def detach(
+    session: Session, run: "Run", notify: str | None = None, also: dict[str, Any] | None = None
+) -> None:
     from joblens.analysis.workflow_rows import run_label
     from joblens.app.detaching import detach_run
 
     detach_run(run, session.settings, session.options.config, notify)
     if session.json:
         document = {"workflow_id": run.workflow_number, "run_id": run.number, "run_uuid": run.uuid}
-        session.write_json({**document, "run": run_label(run)})
+        session.write_json({**document, "run": run_label(run), **(also or {})})
     elif session.is_terminal:
         label = run_label(run)
         session.write(f"Run {label} goes on in the background: joblens watch {label}, joblens wait {label}\n")
@@ -215,6 +218,21 @@ def drive_in_front(
     session: Session, run: "Run", plan: "Plan", *, quiet: bool, notify: str | None = None
 ) -> None:
     """To its end, with a view on a terminal and lines anywhere else; ends with the exit code."""
+    sys.exit(exit_code_of(drive_to_end(session, run, plan, quiet=quiet, notify=notify)))
+
+
+def drive_to_end(
+    session: Session,
+    run: "Run",
+    plan: "Plan",
+    *,
+    quiet: bool,
+    notify: str | None = None,
+    lock: "RunLock | None" = None,
+    also: dict[str, Any] | None = None,
+) -> "Driven":
+    """The same, and returns how it ended. `lock`: of this run, taken already. `also`: more for the document
+    of --json."""
     from joblens.app.driving import drive
     from joblens.app.owning import OwnLog
 
@@ -225,17 +243,18 @@ def drive_in_front(
         session.settings,
         make_view=None if quiet else _view_maker(session),
         log=OwnLog(session.settings.logs),
+        lock=lock,
         config=session.options.config,
     )
     try:
-        show_end(session, driven, plan, quiet=quiet)
+        show_end(session, driven, plan, quiet=quiet, also=also)
         if notify:
             from joblens.app.run_notice import notify_run
 
             notify_run(session.store, driven, plan, notify, session.warn)
     except JoblensError as error:  # the store is gone; how the run ended stands
         session.warn(str(error))
-    sys.exit(exit_code_of(driven))
+    return driven
 
 
 def _view_maker(session: Session) -> "Callable[[Run, Plan, Offer], RunView]":
@@ -256,11 +275,18 @@ def exit_code_of(driven: "Driven") -> int:
     return 130 if driven.was_interrupted else 1
 
 
-def show_end(session: Session, driven: "Driven", plan: "Plan", *, quiet: bool = False) -> None:
+def show_end(
+    session: Session,
+    driven: "Driven",
+    plan: "Plan",
+    *,
+    quiet: bool = False,
+    also: dict[str, Any] | None = None,
+) -> None:
     from joblens.app.run_endings import ending_document, ending_of
 
     if session.json:
-        session.write_json(ending_document(session.store, driven, plan))
+        session.write_json({**ending_document(session.store, driven, plan), **(also or {})})
     elif not quiet:
         from joblens.views.run_ending import render_ending
 

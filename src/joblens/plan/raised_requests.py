@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from joblens.model.job import Requirements
 from joblens.model.plan import Plan
 from joblens.model.run import RaisedRequest
+from joblens.model.units import format_bytes, format_duration
 
 
 def with_raised(plan: Plan, raised: Iterable[RaisedRequest]) -> Plan:
@@ -47,6 +48,22 @@ def from_the_first_attempt(raised: Iterable[RaisedRequest]) -> tuple[RaisedReque
             one.why,
         )
     return tuple(last.values())
+
+
+def describe_raised(
+    raised: Iterable[RaisedRequest], index: int, before_attempt: int | None = None, *, with_why: bool = False
+) -> str:
+    """'memory raised to 90.0 MiB after attempt 1', for each of the job's. `before_attempt`: only those that
+    hold for that attempt."""
+    parts = []
+    for one in raised:
+        if one.index != index or (before_attempt is not None and one.attempt >= before_attempt):
+            continue
+        what = [] if one.memory_bytes is None else [f"memory raised to {format_bytes(one.memory_bytes)}"]
+        what += [] if one.timeout_s is None else [f"time raised to {format_duration(one.timeout_s)}"]
+        when = f" after attempt {one.attempt}" if one.attempt else " in an earlier run"
+        parts.append(" and ".join(what) + when + (f" ({one.why})" if with_why and one.why else ""))
+    return "; ".join(parts)
 
 
 def still_valid(raised: Iterable[RaisedRequest], before: Plan, now: Plan) -> tuple[RaisedRequest, ...]:

@@ -63,7 +63,9 @@ def _hints(ending: RunEnding) -> list[str]:
     hints = [f"joblens results {label}", f"joblens check {label}"]
     if ending.status is RunStatus.STOPPED:
         hints.insert(0, f"joblens resume {label}")
-    elif ending.status is RunStatus.FAILED and not _has_to_grow(ending):
+    elif ending.status is RunStatus.FAILED and ending.has_too_small:
+        hints.insert(0, f"joblens recover {label}")
+    elif ending.status is RunStatus.FAILED:
         hints.insert(0, f"joblens rerun {label} --failed")
     return [*_steps_to_grow(ending), "  " + " · ".join(hints)]
 

@@ -1,0 +1,62 @@
+"""Jobs of a run that are set to run again, in the same run: `joblens resume` runs them as new attempts."""
+
+import time
+from collections.abc import Collection, Sequence
+
+from joblens.agent.owners import is_gone
+from joblens.analysis.workflow_rows import run_label
+from joblens.app.run_checks import refuse_unfinished_base
+from joblens.app.run_state import JobStanding, RunState
+from joblens.model.errors import RunIsDriven
+from joblens.model.ids import new_uuid
+from joblens.model.run import (
+    JobsReset,
+    JobState,
+    RaisedRequest,
+    RequirementsRaised,
+    Run,
+    RunEnded,
+    RunEvent,
+    RunFact,
+    RunStatus,
+)
+from joblens.model.settings import Settings
+from joblens.model.writes import RunNoted
+from joblens.plan.graph import Graph
+from joblens.ports.store import Store
+from joblens.probes.host import read_host
+
+
+def refuse_unfinished_run(run: Run, store: Store, settings: Settings) -> None:
+    """Raises RunIsDriven while a process on any machine drives the run, or one of its jobs runs."""
+    refuse_unfinished_base(run, store, settings)
+    if run.status is RunStatus.RUNNING and run.owner is not None and not is_gone(run.owner, read_host()):
+        label = run_label(run)
+        raise RunIsDriven(
+            f"run {label} is being run on {run.owner.host}",
+            hint=f"joblens watch {label} --recover waits for its end, joblens cancel {label} ends it",
+        )
+
+
+def reset_jobs(
+    store: Store, run: Run, jobs: Sequence[tuple[int, int]], raised: Sequence[RaisedRequest], by: str
+) -> None:
+    """`jobs`: (index, last attempt). The run counts as stopped until it is resumed."""
+    facts: list[RunFact] = [JobsReset(tuple(jobs), by)]
+    if raised:
+        facts.insert(0, RequirementsRaised(tuple(raised), by))
+    if run.status is not RunStatus.CREATED:
+        facts.append(RunEnded(RunStatus.STOPPED))
+    now_us = time.time_ns() // 1000
+    store.apply([RunNoted(RunEvent(new_uuid(), run.uuid, now_us, fact)) for fact in facts])
+
+
+def last_attempt(job: JobStanding) -> int:
+    """In this run; 0: there is none, or its outcome was kept from an earlier run."""
+    return job.results[-1].attempt if job.results and job.kept_from is None else 0
+
+
+def with_dependants(state: RunState, indices: Collection[int]) -> list[int]:
+    """The jobs and everything that needs them; jobs that this run leaves out stay so."""
+    behind = Graph(state.plan).behind(sorted(indices))
+    return sorted(index for index in behind if state.jobs[index].state is not JobState.DISABLED)
