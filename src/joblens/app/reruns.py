@@ -1,9 +1,10 @@
 """Runs that repeat part of an earlier one: which of its jobs run again, and why."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.agent.file_stamps import digest_of
 from joblens.analysis.workflow_rows import run_label
@@ -11,11 +12,14 @@ from joblens.app.last_successes import find_successes, success_of
 from joblens.app.run_actions import failed_actions
 from joblens.app.run_state import RunState, state_of_run
 from joblens.app.runs import records_of_run
-from joblens.app.specs import LoadedSpec
+from joblens.app.specs import LoadedSpec, loaded_run
+from joblens.model.errors import PlanError
 from joblens.model.run import JobState, Run, Workflow
 from joblens.model.run_link import FileStamp
 from joblens.plan.changes import FilesNow, LastSuccess, jobs_to_run_again
 from joblens.plan.graph import Graph
+from joblens.plan.raised_requests import still_valid
+from joblens.plan.selection import find_jobs
 from joblens.ports.store import Store
 
 
@@ -45,6 +49,41 @@ def failed_of(store: Store, run: Run) -> Again:
     for place in sorted(Graph(state.plan).behind(sorted(reasons)) - reasons.keys()):
         reasons[place] = "needs a job that runs again"
     return Again(run, tuple(sorted(reasons)), reasons, bool(failed_actions(store, run.uuid)))
+
+
+def selected_of(store: Store, run: Run, words: Sequence[str]) -> Again:
+    """The jobs that the words name, and everything that needs them. Raises PlanError for words that name no
+    job, and for jobs that cannot run because of others."""
+    state = state_of_run(store, run)
+    found = find_jobs(state.plan, "--only", words)
+    if found.problems:
+        raise PlanError("\n  ".join(found.problems), hint=f"joblens results {run_label(run)} lists the jobs")
+    chosen = set(found.places)
+    places = Graph(state.plan).behind(sorted(chosen))
+    _refuse_impossible(state, chosen, places)
+    reasons = {
+        place: "named by --only" if place in chosen else "needs a job that runs again"
+        for place in sorted(places)
+    }
+    return Again(run, tuple(reasons), reasons)
+
+
+def _refuse_impossible(state: RunState, chosen: set[int], places: set[int]) -> None:
+    jobs, label = state.jobs, run_label(state.run)
+    problems = [
+        f"--only: {jobs[place].name} was left out of run {label}"
+        for place in sorted(chosen)
+        if jobs[place].state is JobState.DISABLED
+    ]
+    done = (JobState.COMPLETED, JobState.DISABLED)
+    problems += [
+        f"{jobs[place].name} needs {jobs[needed].name}, which has not succeeded in run {label}"
+        for place in sorted(places)
+        for needed in state.plan.jobs[place].depends_on
+        if needed not in places and jobs[needed].state not in done
+    ]
+    if problems:
+        raise PlanError("\n  ".join(problems), hint="name those with --only too, or use --failed")
 
 
 def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> Again:
@@ -89,6 +128,13 @@ def changed_since_last(store: Store, workflow: Workflow | None, loaded: LoadedSp
             kept.setdefault(one.run_uuid, []).append((place, one.index))
     kept_from = {uuid: tuple(places) for uuid, places in kept.items()}
     return Again(store.find_run(base.uuid), tuple(sorted(reasons)), reasons, kept_from=kept_from)
+
+
+def carry_raised_requests(base: Run, loaded: LoadedSpec) -> None:
+    """A file as it is now begins with what was raised for jobs of `base` whose request it has not changed."""
+    if base.raised:
+        before = loaded_run(replace(base, raised=())).plan
+        loaded.raise_requests(still_valid(base.raised, before, loaded.plan))
 
 
 def _shown(loaded: LoadedSpec) -> Callable[[str], str]:

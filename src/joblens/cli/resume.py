@@ -45,7 +45,8 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     if run.status is RunStatus.FAILED and not can_go_on and not session.json:
         session.write(
             f"Run {run_label(run)} is over and failed: nothing is left to resume\n"
-            f"  joblens rerun {run_label(run)} --failed runs again what failed and what needs it\n"
+            f"  joblens rerun {run_label(run)} --failed runs again what failed and what needs it,\n"
+            f"  joblens recover {run_label(run)} with more memory or time for jobs that ran out of it\n"
         )
         raise SystemExit(1)
     check_plan(plan, run.options, left)

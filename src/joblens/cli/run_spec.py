@@ -139,10 +139,13 @@ def _base(
     """With --rerun-changed: the run before, which jobs run again and why. None: everything runs."""
     if not given["rerun_changed"]:
         return None
-    from joblens.app.reruns import changed_since_last
+    from joblens.app.reruns import carry_raised_requests, changed_since_last
 
     workflow = _known(session, given, loaded)
-    return changed_since_last(session.store_to_consult, workflow, loaded, options.cwd)
+    again = changed_since_last(session.store_to_consult, workflow, loaded, options.cwd)
+    if again is not None:
+        carry_raised_requests(again.base, loaded)
+    return again
 
 
 def _known(session: Session, given: dict[str, Any], loaded: "LoadedSpec") -> "Workflow | None":
