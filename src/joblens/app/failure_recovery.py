@@ -122,6 +122,7 @@ def run_hook(
     ids = [str(one.job_id) for one in failures if one.job_id is not None]
     env = {
         "TORC_WORKFLOW_ID": workflow,
+        "TORC_RUN_ID": str(run.number or ""),
         "JOBLENS_WORKFLOW_ID": workflow,
         "JOBLENS_RUN_ID": run.uuid,
         "JOBLENS_RUN_NUMBER": str(run.number or ""),

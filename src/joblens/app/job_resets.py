@@ -7,6 +7,7 @@ from joblens.agent.owners import is_gone
 from joblens.analysis.workflow_rows import run_label
 from joblens.app.run_checks import refuse_unfinished_base
 from joblens.app.run_state import JobStanding, RunState
+from joblens.engine.replay import notes_of
 from joblens.model.errors import RunIsDriven
 from joblens.model.ids import new_uuid
 from joblens.model.run import (
@@ -56,7 +57,18 @@ def last_attempt(job: JobStanding) -> int:
     return job.results[-1].attempt if job.results and job.kept_from is None else 0
 
 
-def with_dependants(state: RunState, indices: Collection[int]) -> list[int]:
-    """The jobs and everything that needs them; jobs that this run leaves out stay so."""
+def with_dependants(state: RunState, indices: Collection[int], cancelled: Collection[int] = ()) -> list[int]:
+    """The jobs and everything that needs them. Jobs that this run leaves out stay so, and so do jobs that
+    someone `cancelled`, unless they are named."""
     behind = Graph(state.plan).behind(sorted(indices))
-    return sorted(index for index in behind if state.jobs[index].state is not JobState.DISABLED)
+    left_out = set(cancelled) - set(indices)
+    return sorted(
+        index
+        for index in behind
+        if index not in left_out and state.jobs[index].state is not JobState.DISABLED
+    )
+
+
+def cancelled_jobs(store: Store, run: Run) -> frozenset[int]:
+    """Those that someone asked to end, and nobody has reset since."""
+    return notes_of([event for _, event in store.run_events(run.uuid)]).unwanted

@@ -276,11 +276,16 @@ def _say_nothing_failed(session: Session, run: "Run") -> None:
 
 def say_nothing_can_be_done(session: Session, prepared: Prepared) -> None:
     from joblens.analysis.failure_causes import Cause
+    from joblens.analysis.workflow_rows import run_label
+    from joblens.app.run_actions import failed_actions
     from joblens.views.numbers import counted
 
     unknown = sum(one.failure.diagnosis.cause is Cause.UNKNOWN for one in prepared.jobs)
     text = "joblens: nothing can be recovered"
-    if unknown:
+    if not prepared.jobs and failed_actions(session.store, prepared.run.uuid):
+        label = run_label(prepared.run)
+        text += f": a command beside the jobs failed; joblens resume {label} runs it again"
+    elif unknown:
         text += f": {counted(unknown, 'job')} failed with an unknown cause; --retry-unknown runs them again"
     session.note(text)
 
