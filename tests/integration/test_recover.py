@@ -12,6 +12,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.job import Record
 from joblens.model.run import JobsReset, RequirementsRaised
 from tests.conftest import wait_until
+from tests.integration.screens import run_on_terminal
 from tests.integration.workflow_desk import WorkflowDesk, states
 
 MIB = 1 << 20
@@ -232,6 +233,37 @@ def test_facts_say_who_raised_what_after_which_attempt(desk: WorkflowDesk) -> No
     ]
     assert reset.jobs == ((0, 1), (1, 1))
     assert raised.by == reset.by != ""
+
+
+# ---- questions on a terminal -----------------------------------------------------------------------------
+
+
+def test_on_a_terminal_it_asks_and_does_what_was_answered(desk: WorkflowDesk) -> None:
+    desk.run(FLOW, code=1)
+    typed = b"a\n2\ns\ny\n"  # memory times 2, no more time, yes
+    code, written = run_on_terminal("recover", "1", cwd=desk.folder, typed=typed, timeout=60.0, columns=120)
+    assert code == 1
+    assert b"Multiplier of memory [1.5]" in written
+    assert b"Run the recovery? (y/N)" in written
+    assert [one.job.requirements.memory_bytes for one in attempts(desk)["big"]] == [70 * MIB, 140 * MIB]
+    assert len(attempts(desk)["slow"]) == 1
+
+
+@pytest.mark.parametrize("typed", [b"\n\nn\n", b"\n\n\n", b"\x04"])
+def test_without_a_yes_nothing_is_changed(desk: WorkflowDesk, typed: bytes) -> None:
+    desk.run(FLOW, code=1)
+    before = everything(desk)
+    code, written = run_on_terminal("recover", "1", cwd=desk.folder, typed=typed)
+    assert code == 1
+    assert b"Traceback" not in written
+    assert everything(desk) == before
+
+
+def test_no_prompts_asks_nothing_on_a_terminal(desk: WorkflowDesk) -> None:
+    desk.run(FLOW, code=1)
+    code, written = run_on_terminal("recover", "1", "--no-prompts", cwd=desk.folder, timeout=60.0)
+    assert code == 0
+    assert b"[r]etry" not in written
 
 
 # ---- watch --recover ------------------------------------------------------------------------------------

@@ -107,6 +107,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
     can be recovered."""
     from joblens.analysis.workflow_rows import run_label
     from joblens.app.runs import find_named_run
+    from joblens.app.sources import source_of
     from joblens.cli.recovery_wizard import confirm
     from joblens.cli.run_spec import exit_code_of
     from joblens.engine.recovery_plan import requests_of
@@ -147,7 +148,8 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             detach(session, recovered, also={"recovery": prepared.document()})
             return 0
         driven = drive_recovered(session, recovered, prepared, lock, quiet=given["quiet"])
-    if not session.json and not given["quiet"] and requests_of(prepared.jobs):
+    has_file = bool(source_of(store, run))
+    if has_file and not session.json and not given["quiet"] and requests_of(prepared.jobs):
         session.write(f"  joblens rightsize {run_label(run)} --write puts what was needed into the file\n")
     return exit_code_of(driven)
 

@@ -1,6 +1,7 @@
 """`joblens watch`: a run that another process drives, live; with --recover, until it succeeds."""
 
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from joblens.model.run import Run
 
 _LET_GO_S = 120.0  # a driver ends what it had on a cluster after the run has ended
+_LONGEST_PAUSE_POWER = 6  # 64 s before jobs run again as they were: some fail at once, every time
 _STILL_GOING = (RunStatus.RUNNING, RunStatus.CREATED)
 
 
@@ -163,7 +165,7 @@ def _watch_and_recover(
     from joblens.cli.run_spec import exit_code_of
     from joblens.model.errors import RunIsDriven
 
-    recoveries = 0
+    recoveries, was_raised = 0, False
     while True:
         status = watch.until_end(session.store.find_run(run.uuid))
         if status is RunStatus.COMPLETED or watch.was_left:
@@ -179,8 +181,13 @@ def _watch_and_recover(
         if not is_deserted and most is not None and recoveries >= most:
             session.note(f"joblens: recovered {recoveries} times, which is --max-retries; the run failed")
             return 1
+        if recoveries and not was_raised:
+            time.sleep(2.0 ** min(recoveries, _LONGEST_PAUSE_POWER))
         try:
-            driven = _resume(session, now) if is_deserted else _recover(session, now, request, recoveries + 1)
+            if is_deserted:
+                driven: Driven | None = _resume(session, now)
+            else:
+                driven, was_raised = _recover(session, now, request, recoveries + 1)
         except RunIsDriven as error:
             session.note(f"joblens: {error}; watching it")
             continue
@@ -207,8 +214,11 @@ def _resume(session: Session, run: "Run") -> "Driven":
     return drive_to_end(session, whole, plan, quiet=False)
 
 
-def _recover(session: Session, run: "Run", request: RecoveryRequest, number: int) -> "Driven | None":
-    """None: nothing can be recovered. Raises RunIsDriven where somebody else was faster."""
+def _recover(
+    session: Session, run: "Run", request: RecoveryRequest, number: int
+) -> "tuple[Driven | None, bool]":
+    """-> how the run ended (None: nothing can be recovered), and whether requests were raised. Raises
+    RunIsDriven where somebody else was faster."""
     from joblens.cli.recover import (
         carry_out,
         decide,
@@ -217,6 +227,7 @@ def _recover(session: Session, run: "Run", request: RecoveryRequest, number: int
         say_nothing_can_be_done,
         show,
     )
+    from joblens.engine.recovery_plan import requests_of
 
     with run_lock(session, run) as lock:
         prepared = decide(session, session.store.find_run(run.uuid), request)
@@ -227,6 +238,7 @@ def _recover(session: Session, run: "Run", request: RecoveryRequest, number: int
             show(session, prepared)
         if not prepared.has_work:
             say_nothing_can_be_done(session, prepared)
-            return None
+            return None, False
         recovered = carry_out(session, prepared, request)
-        return drive_recovered(session, recovered, prepared, lock, quiet=False)
+        driven = drive_recovered(session, recovered, prepared, lock, quiet=False)
+        return driven, bool(requests_of(prepared.jobs))
