@@ -316,3 +316,46 @@ def test_watch_does_not_take_up_a_run_that_someone_ended(desk: WorkflowDesk) -> 
 def test_options_of_recovery_go_with_recover(desk: WorkflowDesk, option: str) -> None:
     desk.run(BAD, code=1)
     assert "goes with --recover" in desk.call("watch", "1", option, code=2).stderr
+
+
+# ---- what becomes of raised requests ----------------------------------------------------------------------
+
+
+def test_a_recovery_can_go_on_in_the_background(desk: WorkflowDesk) -> None:
+    desk.run(FLOW, code=1)
+    document = desk.call("recover", "1", "--detach", "--json", code=0).json
+    assert document["recovery"]["retried"] == 2
+    desk.call("wait", "1.1", code=0)
+    assert [one.job.requirements.memory_bytes for one in attempts(desk)["big"]] == [70 * MIB, 105 * MIB]
+
+
+def test_a_changed_file_keeps_what_was_raised_unless_it_asks_for_something_else(desk: WorkflowDesk) -> None:
+    desk.run(FLOW, code=1)
+    desk.call("recover", "1", code=0)
+    path = desk.write(FLOW.replace("80 << 20", "81 << 20"))
+    desk.call("run", path, "--rerun-changed", code=0)
+    assert [one.job.requirements.memory_bytes for one in attempts(desk)["big"]] == [105 * MIB]
+    desk.write(FLOW.replace("80 << 20", "82 << 20"))
+    desk.call("rerun", "1.2", "--changed", code=0)
+    assert [one.job.requirements.memory_bytes for one in attempts(desk)["big"]] == [105 * MIB]
+    desk.write(FLOW.replace("80 << 20", "83 << 20").replace("70m", "120m"))
+    desk.call("rerun", "1.3", "--changed", code=0)
+    assert [one.job.requirements.memory_bytes for one in attempts(desk)["big"]] == [120 * MIB]
+
+
+def test_a_lost_job_runs_again_as_it_is(desk: WorkflowDesk) -> None:
+    """Its driver and its launcher are killed with it."""
+    flow = (
+        "name: lost\njobs: [{name: a, command: 'echo a >> ran; test -e fixed || sleep 300', memory: 50m}]\n"
+    )
+    process = desk.start("run", desk.write(flow))
+    desk.wait_for_line("ran", "a")
+    (record,) = attempts(desk)["a"]
+    assert record.attempt is not None
+    for pid in (process.pid, record.attempt.launcher_pid, record.attempt.pid):
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=30)
+    (desk.folder / "fixed").touch()
+    desk.call("recover", "1", code=0)
+    assert [one.job.requirements.memory_bytes for one in attempts(desk)["a"]] == [50 * MIB, 50 * MIB]

@@ -24,6 +24,13 @@ class Cause(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
+_CLUSTER_WORDS = {
+    "OUT_OF_MEMORY": Cause.OUT_OF_MEMORY,
+    "TIMEOUT": Cause.TIMEOUT,
+    "DEADLINE": Cause.TIMEOUT,
+}
+
+
 class Diagnosis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`evidence`: how the cause is known. Limits are those that were enforced; None: there was none."""
 
@@ -37,13 +44,17 @@ class Diagnosis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     duration_s: float | None = None
 
 
-def diagnose(record: Record, *, outputs_missing: bool = False) -> Diagnosis:
-    """Of an attempt that has ended and does not count as a success."""
+def diagnose(record: Record, *, outputs_missing: bool = False, cluster_word: str = "") -> Diagnosis:
+    """Of an attempt that has ended and does not count as a success. `cluster_word`: how the cluster ended the
+    allocation that the job had for itself (OUT_OF_MEMORY); it counts for a job whose agent was lost."""
     outcome = record.outcome
     if outcome is None:
         return Diagnosis(cause=Cause.LOST, evidence="its end was not recorded")
     memory_limit, time_limit = _limits(record.job)
     cause, evidence, is_guess = _cause(record, outcome, memory_limit, time_limit)
+    if cause is Cause.LOST and cluster_word:
+        cause = _CLUSTER_WORDS.get(cluster_word, cause)
+        evidence = f"the cluster ended its allocation: {cluster_word}"
     if outputs_missing and outcome.status is Status.SUCCESS:
         cause, evidence, is_guess = Cause.UNKNOWN, "it did not make all of its output files", False
     return Diagnosis(

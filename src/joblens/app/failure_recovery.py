@@ -11,6 +11,7 @@ from joblens.analysis.failure_causes import Cause, Diagnosis, diagnose
 from joblens.analysis.workflow_rows import run_label
 from joblens.app.job_resets import last_attempt, with_dependants
 from joblens.app.run_state import JobStanding, RunState, state_of_run
+from joblens.engine.cluster_places import ClusterPlaces
 from joblens.engine.recovery_plan import Failure, JobRecovery, capped, requests_of
 from joblens.engine.replay import notes_of
 from joblens.model.errors import InputError, PlanError, RecoveryRefused, UnknownJob
@@ -37,20 +38,27 @@ class RunFailures(Struct, frozen=True):
 def failures_of(store: Store, run: Run) -> RunFailures:
     """Jobs of the run that came to an end and did not succeed."""
     state = state_of_run(store, run)
-    notes = notes_of([event for _, event in store.run_events(run.uuid)])
+    events = [event for _, event in store.run_events(run.uuid)]
+    notes, places = notes_of(events), ClusterPlaces(events)
     failed = [job for job in state.jobs if job.state in _FAILED and not job.is_left and job.results]
-    failures = tuple(_failure(store, job, notes.outputs_missing) for job in failed)
+    failures = tuple(_failure(store, job, notes.outputs_missing, places) for job in failed)
     return RunFailures(state, failures, notes.unwanted)
 
 
-def _failure(store: Store, job: JobStanding, unmade: Collection[tuple[int, int]]) -> Failure:
+def _failure(
+    store: Store, job: JobStanding, unmade: Collection[tuple[int, int]], places: ClusterPlaces
+) -> Failure:
     last = job.results[-1]
     try:
         record = store.find(last.job_uuid)
     except UnknownJob:
         diagnosis = Diagnosis(cause=Cause.UNKNOWN, evidence=f"{job.why or 'it failed'}; its record is gone")
         return Failure(job.index, job.name, last_attempt(job), diagnosis)
-    diagnosis = diagnose(record, outputs_missing=(last.index, last.attempt) in unmade)
+    diagnosis = diagnose(
+        record,
+        outputs_missing=(last.index, last.attempt) in unmade,
+        cluster_word=places.last_word(last.job_uuid),
+    )
     return Failure(job.index, job.name, last_attempt(job), diagnosis, record.number)
 
 

@@ -87,6 +87,27 @@ def test_the_cause_is_what_was_recorded(found: Record, cause: Cause, is_guess: b
     assert diagnosis.evidence
 
 
+@pytest.mark.parametrize(
+    ("word", "cause"),
+    [
+        ("OUT_OF_MEMORY", Cause.OUT_OF_MEMORY),
+        ("TIMEOUT", Cause.TIMEOUT),
+        ("DEADLINE", Cause.TIMEOUT),
+        ("NODE_FAIL", Cause.LOST),
+        ("", Cause.LOST),
+    ],
+)
+def test_a_lost_job_whose_allocation_the_cluster_ended_has_that_cause(word: str, cause: Cause) -> None:
+    """Its agent was killed with it, so only the cluster can tell."""
+    diagnosis = diagnose(record(Status.LOST, reason="lost"), cluster_word=word)
+    assert diagnosis.cause is cause
+    assert word in diagnosis.evidence
+
+
+def test_the_word_of_a_cluster_does_not_replace_what_was_recorded() -> None:
+    assert diagnose(record(exit_code=3, reason="exited"), cluster_word="TIMEOUT").cause is Cause.UNKNOWN
+
+
 def test_a_guess_says_that_it_is_one() -> None:
     evidence = diagnose(record(exit_code=137, accounting="", usage=NOTHING)).evidence
     assert "exit code 137" in evidence
