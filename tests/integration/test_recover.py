@@ -318,7 +318,7 @@ def test_options_of_recovery_go_with_recover(desk: WorkflowDesk, option: str) ->
     assert "goes with --recover" in desk.call("watch", "1", option, code=2).stderr
 
 
-# ---- what becomes of raised requests ----------------------------------------------------------------------
+# ---- raised requests afterwards ---------------------------------------------------------------------------
 
 
 def test_a_recovery_can_go_on_in_the_background(desk: WorkflowDesk) -> None:

@@ -70,5 +70,5 @@ def with_dependants(state: RunState, indices: Collection[int], cancelled: Collec
 
 
 def cancelled_jobs(store: Store, run: Run) -> frozenset[int]:
-    """Those that someone asked to end, and nobody has reset since."""
+    """Jobs that were asked to end, and not reset since."""
     return notes_of([event for _, event in store.run_events(run.uuid)]).unwanted

@@ -49,7 +49,7 @@ def waiting_job(store: Store, record: Record) -> RunJob | None:
 
 
 def raised_before(store: Store, record: Record) -> str:
-    """What recovery had raised for this attempt, in words; '' where nothing was."""
+    """Describes requests that recovery raised before this attempt; '' where there are none."""
     link = record.job.run
     if link is None or link.index < 0:
         return ""

@@ -90,7 +90,7 @@ def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool,
     behind = [state.jobs[index].name for index in every if index not in set(chosen)]
     done = [state.jobs[index].name for index in every if state.jobs[index].state is JobState.COMPLETED]
     if done and not dry_run:
-        session.warn(f"results of jobs that succeeded are made anew: {_shown(done)}")
+        session.warn(f"jobs that succeeded run again, and their results are replaced: {_shown(done)}")
         if session.is_interactive and not no_prompts and not click.confirm("Reset them?", err=True):
             raise click.Abort
     if every and not dry_run:
@@ -117,7 +117,7 @@ def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool,
         return
     session.write(f"{'Would reset' if dry_run else 'Reset'}: {_shown(names)}\n")
     if behind:
-        session.write(f"and what needs them: {_shown(behind)}\n")
+        session.write(f"with their dependants: {_shown(behind)}\n")
     if not dry_run:
         session.write(f"joblens resume {run_label(run)} runs them\n")
 

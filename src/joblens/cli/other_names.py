@@ -43,13 +43,13 @@ OTHER_NAMES: dict[str, dict[str, OtherName]] = {
 }
 _NO_SERVER = "joblens has no server: commands read the store"
 _SLURM = "joblens run FILE --engine slurm makes allocations from what jobs ask for"
-# What to use instead. `*`: for every other word of the group.
+# The command to use instead. `*`: for every other word of the group.
 INSTEAD: dict[str, dict[str, str]] = {
     "": {
         "exec": "joblens map '{}' :::: FILE runs each line of a file, joblens run -- CMD one command",
         "delete": "joblens keeps records; joblens prune drops old samples and output",
         "tui": "joblens top shows running jobs, joblens watch RUN a run",
-        "events": "joblens watch RUN --json prints an object for each look at a run",
+        "events": "joblens watch RUN --json prints an object for each poll of a run",
         "files": "joblens expand FILE lists files of a workflow, joblens graph FILE what makes them",
         "job-dependencies": "joblens graph RUN shows which job waits for which",
         "resource-requirements": "joblens rightsize WORKFLOW --write changes them in the file",
@@ -72,7 +72,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "reinit": "joblens rerun RUN --changed runs what has changed since",
         "reinitialize": "joblens rerun RUN --changed runs what has changed since",
         "restart": "joblens rerun RUN --all",
-        "sync-status": "every joblens command settles jobs whose process is gone; joblens resume RUN goes on",
+        "sync-status": "every joblens command settles jobs whose process is gone; joblens resume RUN continues",
         "correct-resources": "joblens rightsize WORKFLOW --write",
         "execution-plan": "joblens graph FILE, joblens run FILE --dry-run",
         "is-complete": "joblens wait RUN ends with 0 when every job succeeded",

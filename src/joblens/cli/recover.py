@@ -150,7 +150,9 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
         driven = drive_recovered(session, recovered, prepared, lock, quiet=given["quiet"])
     has_file = bool(source_of(store, run))
     if has_file and not session.json and not given["quiet"] and requests_of(prepared.jobs):
-        session.write(f"  joblens rightsize {run_label(run)} --write puts what was needed into the file\n")
+        session.write(
+            f"  joblens rightsize {run_label(run)} --write writes the measured needs into the file\n"
+        )
     return exit_code_of(driven)
 
 

@@ -30,7 +30,12 @@ _STILL_GOING = (RunStatus.RUNNING, RunStatus.CREATED)
 @run_argument
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option(
-    "-p", "--poll-interval", metavar="TIME", default="1s", show_default=True, help="Time between two looks."
+    "-p",
+    "--poll-interval",
+    metavar="TIME",
+    default="1s",
+    show_default=True,
+    help="Time between two polls of the store.",
 )
 @click.option("-s", "--show-job-counts", is_flag=True, help="Print how many jobs are in each state.")
 @click.option("-r", "--recover", is_flag=True, help="Recover the run when it fails, as joblens recover does.")
@@ -175,7 +180,7 @@ def _watch_and_recover(
         now = session.store.find_run(run.uuid)
         if now.status is RunStatus.STOPPED and _was_stopped_by_someone(session, now):
             label = run_label(now)
-            session.note(f"joblens: the run was asked to end; joblens resume {label} goes on with it")
+            session.note(f"joblens: the run was asked to end; joblens resume {label} continues it")
             return 1
         is_deserted = now.status is not RunStatus.FAILED
         if not is_deserted and most is not None and recoveries >= most:
@@ -209,7 +214,7 @@ def _resume(session: Session, run: "Run") -> "Driven":
     from joblens.cli.recover import resumable
     from joblens.cli.run_spec import drive_to_end
 
-    session.note("joblens: nobody drives this run any more; resuming it")
+    session.note("joblens: the driver of this run is gone; resuming it")
     whole, plan = resumable(session, run)
     return drive_to_end(session, whole, plan, quiet=False)
 
@@ -218,7 +223,7 @@ def _recover(
     session: Session, run: "Run", request: RecoveryRequest, number: int
 ) -> "tuple[Driven | None, bool]":
     """-> how the run ended (None: nothing can be recovered), and whether requests were raised. Raises
-    RunIsDriven where somebody else was faster."""
+    RunIsDriven where another process drives it already."""
     from joblens.cli.recover import (
         carry_out,
         decide,

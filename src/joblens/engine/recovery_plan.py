@@ -113,7 +113,7 @@ def _capped(one: JobRecovery, have: dict[tuple[str, str], float]) -> JobRecovery
 
 
 def requests_of(jobs: Sequence[JobRecovery]) -> tuple[RaisedRequest, ...]:
-    """What is written to the run."""
+    """Returns the requests to write to the run."""
     return tuple(
         RaisedRequest(
             one.failure.index,

@@ -11,7 +11,7 @@ from joblens.model.units import format_bytes, format_duration
 
 
 def with_raised(plan: Plan, raised: Iterable[RaisedRequest]) -> Plan:
-    """The plan with what its jobs ask for by now; a later request replaces an earlier one."""
+    """Returns the plan with the raised requests; a later one replaces an earlier one."""
     changed: dict[int, Requirements] = {}
     for one in raised:
         if one.index < len(plan.jobs):

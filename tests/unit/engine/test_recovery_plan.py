@@ -1,4 +1,4 @@
-"""What becomes of jobs that failed: more memory, more time, another try, or nothing."""
+"""Recovery of failed jobs: more memory, more time, another try, or none."""
 
 from typing import Any
 
