@@ -72,7 +72,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "reinit": "joblens rerun RUN --changed runs what has changed since",
         "reinitialize": "joblens rerun RUN --changed runs what has changed since",
         "restart": "joblens rerun RUN --all",
-        "sync-status": "every joblens command settles jobs whose process is gone; joblens resume RUN continues",
+        "sync-status": "every joblens command settles jobs whose process is gone; use joblens resume RUN",
         "correct-resources": "joblens rightsize WORKFLOW --write",
         "execution-plan": "joblens graph FILE, joblens run FILE --dry-run",
         "is-complete": "joblens wait RUN ends with 0 when every job succeeded",
