@@ -235,6 +235,19 @@ def test_facts_say_who_raised_what_after_which_attempt(desk: WorkflowDesk) -> No
     assert raised.by == reset.by != ""
 
 
+def test_a_recovery_outlives_a_cancel_while_its_hook_runs(desk: WorkflowDesk) -> None:
+    """Whoever cancels a job wakes the process that has the run's lock, by a signal."""
+    flow = BAD + '  - {name: last, command: "echo last >> ran", depends_on: [behind]}\n'
+    desk.run(flow, code=1)
+    hook = "sh -c 'echo hook >> ran; sleep 3; touch fixed'"
+    process = desk.start("recover", "1", "--no-prompts", "--recovery-hook", hook)
+    desk.wait_for_line("ran", "hook")
+    desk.call("cancel", "1.1", "--job", "last", "--no-wait", code=0)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1, output
+    assert desk.lines("ran") == ["hook", "behind"], "the job that was cancelled meanwhile does not run"
+
+
 # ---- questions on a terminal -----------------------------------------------------------------------------
 
 

@@ -1,11 +1,16 @@
 """Jobs of a run that are set to run again, in the same run: `joblens resume` runs them as new attempts."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
+from joblens.agent.locks import RunLock
 from joblens.agent.owners import is_gone
+from joblens.agent.run_signals import heed_as_before, heed_no_nudge
 from joblens.analysis.workflow_rows import run_label
-from joblens.app.run_checks import refuse_unfinished_base
+from joblens.app.drivers import store_name
+from joblens.app.places import spool_dir
+from joblens.app.run_checks import driven_by_another, refuse_unfinished_base
 from joblens.app.run_state import JobStanding, RunState
 from joblens.engine.replay import notes_of
 from joblens.model.errors import RunIsDriven
@@ -37,6 +42,24 @@ def refuse_unfinished_run(run: Run, store: Store, settings: Settings) -> None:
             f"run {label} is being run on {run.owner.host}",
             hint=f"joblens watch {label} --recover waits for its end, joblens cancel {label} ends it",
         )
+
+
+@contextmanager
+def hold_run(run: Run, store: Store, settings: Settings) -> Iterator[RunLock]:
+    """Holds the run's lock from a decision to its end: no other process drives or resets the run meanwhile.
+    Raises RunIsDriven."""
+    refuse_unfinished_run(run, store, settings)
+    lock = RunLock(spool_dir(store_name(settings)), run.uuid)
+    nudged = heed_no_nudge()  # the holder of the lock is sent a signal that would end it
+    try:
+        if not lock.take():
+            raise driven_by_another(run, lock)
+        try:
+            yield lock
+        finally:
+            lock.release()
+    finally:
+        heed_as_before(nudged)
 
 
 def reset_jobs(

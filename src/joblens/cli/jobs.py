@@ -69,48 +69,33 @@ def _by_names(session: Session, ident: str, words: tuple[str, ...]) -> "tuple[Ru
 
 def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool, no_prompts: bool) -> None:
     """Writes that they run again, and tells which."""
+    from contextlib import nullcontext
+
     from joblens.analysis.workflow_rows import run_label
     from joblens.app.drivers import open_store_directly
-    from joblens.app.job_resets import (
-        cancelled_jobs,
-        last_attempt,
-        refuse_unfinished_run,
-        reset_jobs,
-        with_dependants,
-    )
+    from joblens.app.job_resets import cancelled_jobs, hold_run, last_attempt, reset_jobs, with_dependants
     from joblens.app.owning import current_user
     from joblens.app.run_state import state_of_run
     from joblens.model.run import JobState
 
-    if not dry_run:
-        refuse_unfinished_run(run, session.store, session.settings)
-    state = state_of_run(session.store, run)
-    every = with_dependants(state, chosen, cancelled_jobs(session.store, run))
-    names = [state.jobs[index].name for index in sorted(set(chosen) & set(every))]
-    behind = [state.jobs[index].name for index in every if index not in set(chosen)]
-    done = [state.jobs[index].name for index in every if state.jobs[index].state is JobState.COMPLETED]
-    if done and not dry_run:
-        session.warn(f"jobs that succeeded run again, and their results are replaced: {_shown(done)}")
-        if session.is_interactive and not no_prompts and not click.confirm("Reset them?", err=True):
-            raise click.Abort
-    if every and not dry_run:
-        direct = open_store_directly(session.settings, session.warn)
-        try:
-            jobs = [(index, last_attempt(state.jobs[index])) for index in every]
-            reset_jobs(direct, run, jobs, (), current_user())
-        finally:
-            direct.close()
+    with nullcontext() if dry_run else hold_run(run, session.store, session.settings):
+        state = state_of_run(session.store, run)
+        every = with_dependants(state, chosen, cancelled_jobs(session.store, run))
+        names = [state.jobs[index].name for index in sorted(set(chosen) & set(every))]
+        behind = [state.jobs[index].name for index in every if index not in set(chosen)]
+        done = [state.jobs[index].name for index in every if state.jobs[index].state is JobState.COMPLETED]
+        if every and not dry_run:
+            if done:
+                _warn(session, done, no_prompts=no_prompts)
+            direct = open_store_directly(session.settings, session.warn)
+            try:
+                jobs = [(index, last_attempt(state.jobs[index])) for index in every]
+                reset_jobs(direct, run, jobs, (), current_user())
+            finally:
+                direct.close()
     if session.json:
-        session.write_json(
-            {
-                "run": run_label(run),
-                "run_uuid": run.uuid,
-                "dry_run": dry_run,
-                "reset": names,
-                "dependants": behind,
-                "completed": done,
-            }
-        )
+        form = {"reset": names, "dependants": behind, "completed": done}
+        session.write_json({"run": run_label(run), "run_uuid": run.uuid, "dry_run": dry_run, **form})
         return
     if not every:
         session.write(f"No job of run {run_label(run)} has to be reset\n")
@@ -120,6 +105,12 @@ def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool,
         session.write(f"with their dependants: {_shown(behind)}\n")
     if not dry_run:
         session.write(f"joblens resume {run_label(run)} runs them\n")
+
+
+def _warn(session: Session, done: Sequence[str], *, no_prompts: bool) -> None:
+    session.warn(f"jobs that succeeded run again, and their results are replaced: {_shown(done)}")
+    if session.is_interactive and not no_prompts and not click.confirm("Reset them?", err=True):
+        raise click.Abort
 
 
 def _shown(names: Sequence[str]) -> str:

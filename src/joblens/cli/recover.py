@@ -106,6 +106,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
     On a terminal it asks what to do about each cause. The exit code is that of run FILE; 1 also where nothing
     can be recovered."""
     from joblens.analysis.workflow_rows import run_label
+    from joblens.app.job_resets import hold_run
     from joblens.app.runs import find_named_run
     from joblens.app.sources import source_of
     from joblens.cli.recovery_wizard import confirm
@@ -127,7 +128,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             show(session, prepared)
             session.write("Nothing was changed\n")
         return 0
-    with run_lock(session, run) as lock:
+    with hold_run(run, store, session.settings) as lock:
         choose = None if given["no_prompts"] or not session.is_interactive else _wizard(session)
         prepared = decide(session, store.find_run(run.uuid), request, choose)
         if not session.json and not given["quiet"]:
@@ -154,29 +155,6 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             f"  joblens rightsize {run_label(run)} --write writes the measured needs into the file\n"
         )
     return exit_code_of(driven)
-
-
-class run_lock:  # noqa: N801 - used as a function: with run_lock(…)
-    """Holds the run from the decision to its end: no other process can drive or recover it meanwhile."""
-
-    def __init__(self, session: Session, run: "Run") -> None:
-        """Raises RunIsDriven."""
-        from joblens.agent.locks import RunLock
-        from joblens.app.drivers import store_name
-        from joblens.app.job_resets import refuse_unfinished_run
-        from joblens.app.places import spool_dir
-        from joblens.app.run_checks import driven_by_another
-
-        refuse_unfinished_run(run, session.store, session.settings)
-        self._lock = RunLock(spool_dir(store_name(session.settings)), run.uuid)
-        if not self._lock.take():
-            raise driven_by_another(run, self._lock)
-
-    def __enter__(self) -> "RunLock":
-        return self._lock
-
-    def __exit__(self, *_error: object) -> None:
-        self._lock.release()
 
 
 def decide(

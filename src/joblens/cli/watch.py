@@ -224,17 +224,17 @@ def _recover(
 ) -> "tuple[Driven | None, bool]":
     """-> how the run ended (None: nothing can be recovered), and whether requests were raised. Raises
     RunIsDriven where another process drives it already."""
+    from joblens.app.job_resets import hold_run
     from joblens.cli.recover import (
         carry_out,
         decide,
         drive_recovered,
-        run_lock,
         say_nothing_can_be_done,
         show,
     )
     from joblens.engine.recovery_plan import requests_of
 
-    with run_lock(session, run) as lock:
+    with hold_run(run, session.store, session.settings) as lock:
         prepared = decide(session, session.store.find_run(run.uuid), request)
         if session.json:
             session.write_json_line({"recovery": prepared.document()})
