@@ -10,7 +10,10 @@ from joblens.model.errors import AmbiguousRun, UnknownRun, UnknownWorkflow
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Owner, Status
 from joblens.model.run import (
+    JobsReset,
     JobsSpawned,
+    RaisedRequest,
+    RequirementsRaised,
     Run,
     RunEvent,
     RunFact,
@@ -291,6 +294,18 @@ def test_an_end_that_was_written_late_does_not_end_the_next_try(store: Store) ->
     store.apply([workflow(A), run(R1, A), begun(R1, at_us=NOON_US), begun(R1, at_us=NOON_US + 9)])
     store.apply([over(R1, RunStatus.FAILED, at_us=NOON_US + 5)])
     assert store.find_run(R1).status is RunStatus.RUNNING
+
+
+def test_requests_that_were_raised_come_with_the_whole_run(store: Store) -> None:
+    first, second = RaisedRequest(0, 1, memory_bytes=7, why="killed"), RaisedRequest(2, 1, timeout_s=1.5)
+    store.apply([workflow(A), run(R1, A), run(R2, A), begun(R1)])
+    store.apply([noted(R1, RequirementsRaised((first,)), at_us=NOON_US + 1), noted(R1, JobsReset(((0, 1),)))])
+    store.apply([noted(R1, RequirementsRaised((second,), by="ann"), at_us=NOON_US + 2)])
+    assert store.find_run(R1).raised == (first, second)
+    assert store.find_run(R2).raised == ()
+    assert [one.raised for one in store.runs(A)] == [(), ()]
+    store.apply([RunCreated(msgspec.structs.replace(store.find_run(R1), uuid="new", workflow_uuid=A))])
+    assert store.find_run("new").raised == (), "they are facts of the run, not part of it"
 
 
 # -- results

@@ -407,3 +407,58 @@ def test_a_fan_in_over_a_dataset_sees_every_part(here: Engine, there: Engine) ->
             part.unlink()
     assert len(digests) == 2
     assert len(set(digests.values())) == 1
+
+
+# ---- recovery -------------------------------------------------------------------------------------------
+
+TOO_SMALL = """
+name: small
+jobs:
+  - {{name: too_large, command: "{python} burn.py 0.1 130 0", memory: 100m, runtime: 1m}}
+  - {{name: too_long, command: "sleep 2.5", runtime: 2s}}
+  - {{name: fails, command: "exit 3"}}
+  - name: follows
+    command: "true"
+    depends_on: [too_large, too_long]
+    cancel_on_blocking_job_failure: true
+"""
+
+
+def _limits_of_attempts(desk: WorkflowDesk) -> dict[str, list[tuple[str, int | None, float | None]]]:
+    """Of the newest run: how each attempt of each job ended, and the limits that it had."""
+    store = desk.store()
+    try:
+        found: dict[str, list[tuple[str, int | None, float | None]]] = {}
+        records = store.records(HistoryQuery(run_uuid=desk.newest_run().uuid))
+        for record in sorted(records, key=lambda one: one.job.run.attempt if one.job.run else 0):
+            asked = record.job.requirements
+            ended = (record.status.value, asked.memory_bytes, asked.timeout_s)
+            found.setdefault(record.job.name, []).append(ended)
+        return found
+    finally:
+        store.close()
+
+
+def test_recovery_gives_as_much_more_on_every_engine(flow: str, here: Engine, there: Engine) -> None:
+    """Also to the jobs behind: they run once what they wait for has succeeded."""
+    text = TOO_SMALL.format(python=f"{Path(sys.executable)} -I -S")
+    told = []
+    for engine in (here, there):
+        engine.run(text, code=1)
+        document = engine.desk.call(
+            "recover", engine.desk.newest_run().uuid, "--json", code=1, timeout=180.0
+        ).json
+        causes = {one["job_name"]: one["cause"] for one in document["recovery"]["failures"]}
+        told.append((states(document), causes, _limits_of_attempts(engine.desk)))
+    assert told[1] == told[0]
+    assert told[0][0] == {
+        "too_large": "completed",
+        "too_long": "completed",
+        "fails": "failed",
+        "follows": "completed",
+    }
+    assert told[0][2]["too_large"] == [
+        ("failed", 100 * _MIB, 60.0),
+        ("success", 150 * _MIB, 60.0),
+    ]
+    assert told[0][2]["too_long"] == [("timeout", None, 2.0), ("success", None, 3.0)]

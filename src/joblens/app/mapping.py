@@ -36,16 +36,34 @@ class EachJob(Struct, frozen=True, kw_only=True):
 
 
 def lines_of_file(path: str) -> list[str]:
-    """'-': standard input. Empty lines are no values."""
+    """'-': standard input. Empty lines are no values. Raises InputError."""
     try:
         if path == "-":
-            text = sys.stdin.read()
+            content = sys.stdin.buffer.read()
         else:
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                text = file.read()
+            with open(path, "rb") as file:
+                content = file.read()
     except OSError as error:
         raise InputError(f":::: {path}: cannot be read: {error.strerror}") from error
-    return [line for line in text.splitlines() if line]
+    lines = [
+        _text_of_line(path, number, line.removesuffix(b"\r"))
+        for number, line in enumerate(content.split(b"\n"), 1)
+    ]
+    values = [line for line in lines if line]
+    if not values:
+        raise InputError(f":::: {path}: has no lines", hint="one value on each line")
+    return values
+
+
+def _text_of_line(path: str, number: int, line: bytes) -> str:
+    if b"\0" in line:
+        raise InputError(
+            f":::: {path}: line {number} has a NUL character", hint="values are separated by line ends"
+        )
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise InputError(f":::: {path}: line {number} is not UTF-8 text") from None
 
 
 def parameter_sources(written: Sequence[str]) -> list[Source]:

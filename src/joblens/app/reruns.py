@@ -1,9 +1,10 @@
 """Runs that repeat part of an earlier one: which of its jobs run again, and why."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.agent.dataset_summary import dataset_now
 from joblens.agent.file_stamps import digest_of
@@ -13,12 +14,15 @@ from joblens.app.last_successes import FoundSuccess, find_successes, success_of
 from joblens.app.run_actions import failed_actions
 from joblens.app.run_state import RunState, state_of_run
 from joblens.app.runs import records_of_run
-from joblens.app.specs import LoadedSpec
+from joblens.app.specs import LoadedSpec, loaded_run
+from joblens.model.errors import PlanError
 from joblens.model.plan import Plan, PlannedDataset
 from joblens.model.run import JobsSpawned, JobState, Run, Workflow
 from joblens.model.run_link import FileStamp
 from joblens.plan.changes import FilesNow, LastSuccess, jobs_to_run_again
 from joblens.plan.graph import Graph
+from joblens.plan.raised_requests import still_valid
+from joblens.plan.selection import find_jobs
 from joblens.ports.store import Store
 
 
@@ -40,8 +44,6 @@ class Again(Struct, frozen=True):
 
 def failed_of(store: Store, run: Run) -> Again:
     """Jobs of the run that have not succeeded, and everything that needs them; actions, when one failed."""
-    from joblens.app.specs import loaded_run
-
     run = store.find_run(run.uuid)
     state = state_of_run(store, run)
     failed = {
@@ -49,24 +51,60 @@ def failed_of(store: Store, run: Run) -> Again:
         for job in state.jobs
         if job.state not in (JobState.COMPLETED, JobState.DISABLED)
     }
+    return _again_of(state, failed, has_failed_actions=bool(failed_actions(store, run.uuid)))
+
+
+def selected_of(store: Store, run: Run, words: Sequence[str]) -> Again:
+    """The jobs that the words name, and everything that needs them. Raises PlanError for words that name no
+    job, and for jobs that cannot run because of others."""
+    state = state_of_run(store, store.find_run(run.uuid))
+    found = find_jobs(state.plan, "--only", words)
+    if found.problems:
+        raise PlanError("\n  ".join(found.problems), hint=f"joblens results {run_label(run)} lists the jobs")
+    chosen = set(found.places)
+    _refuse_impossible(state, chosen, Graph(state.plan).behind(sorted(chosen)))
+    return _again_of(state, {state.jobs[place].name: "named by --only" for place in sorted(chosen)})
+
+
+def _again_of(state: RunState, chosen: Mapping[str, str], *, has_failed_actions: bool = False) -> Again:
+    """`chosen`: jobs by name, and why each runs again; everything that needs them does, too."""
 
     def decide(plan: Plan, must: Mapping[int, str]) -> dict[int, str]:
-        reasons = {index: failed[job.name] for index, job in enumerate(plan.jobs) if job.name in failed}
+        reasons = {index: chosen[job.name] for index, job in enumerate(plan.jobs) if job.name in chosen}
         reasons |= must
         for place in sorted(Graph(plan).behind(sorted(reasons)) - reasons.keys()):
             reasons[place] = "needs a job that runs again"
         return reasons
 
+    run = state.run
     plan = loaded_run(run).plan if run.spawned else state.plan
-    kept = carry(state, plan, decide)
+    carried = carry(state, plan, decide)
     return Again(
         run,
-        tuple(sorted(kept.reasons)),
-        kept.reasons,
-        bool(failed_actions(store, run.uuid)),
-        kept.kept_from,
-        kept.spawned,
+        tuple(sorted(carried.reasons)),
+        carried.reasons,
+        has_failed_actions,
+        carried.kept_from,
+        carried.spawned,
     )
+
+
+def _refuse_impossible(state: RunState, chosen: set[int], places: set[int]) -> None:
+    jobs, label = state.jobs, run_label(state.run)
+    problems = [
+        f"--only: {jobs[place].name} was left out of run {label}"
+        for place in sorted(chosen)
+        if jobs[place].state is JobState.DISABLED
+    ]
+    done = (JobState.COMPLETED, JobState.DISABLED)
+    problems += [
+        f"{jobs[place].name} needs {jobs[needed].name}, which has not succeeded in run {label}"
+        for place in sorted(places)
+        for needed in state.plan.jobs[place].depends_on
+        if needed not in places and jobs[needed].state not in done
+    ]
+    if problems:
+        raise PlanError("\n  ".join(problems), hint="name those with --only too, or use --failed")
 
 
 def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> Again:
@@ -147,6 +185,13 @@ def _that_add_jobs(store: Store, known: Mapping[int, FoundSuccess]) -> set[int]:
         if isinstance(event.fact, JobsSpawned) and event.fact.jobs
     }
     return {place for place, one in known.items() if (one.run_uuid, one.index) in added}
+
+
+def carry_raised_requests(base: Run, loaded: LoadedSpec) -> None:
+    """A file as it is now begins with what was raised for jobs of `base` whose request it has not changed."""
+    if base.raised:
+        before = loaded_run(replace(base, raised=())).plan
+        loaded.raise_requests(still_valid(base.raised, before, loaded.plan))
 
 
 def _shown(loaded: LoadedSpec) -> Callable[[str], str]:

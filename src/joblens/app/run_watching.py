@@ -77,6 +77,7 @@ class RunWatcher:
         after_look: Callable[[], None],
         wait_s: float | None = None,
         is_enough: Callable[[float], bool] | None = None,
+        every_s: float = _LOOK_EVERY_S,
     ) -> RunStatus:
         """Until the run ends, or nobody drives it any more, or the time is up, or it is enough: that is asked
         again and again, with the time it may wait. `after_look` is called after each look at the store."""
@@ -100,7 +101,7 @@ class RunWatcher:
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 break
-            if not self._wait(max(_LOOK_EVERY_S, took_s / _SHARE), is_enough):
+            if not self._wait(max(every_s, took_s / _SHARE), is_enough):
                 self._view.leave()
                 return self._status
         self._view.close(self._status)

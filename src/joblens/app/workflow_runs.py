@@ -11,10 +11,11 @@ from joblens.app.specs import LoadedSpec
 from joblens.model.errors import PlanError
 from joblens.model.ids import new_uuid, uuid_from
 from joblens.model.plan import Plan
-from joblens.model.run import JobsSpawned, Run, RunEvent, RunOptions, Workflow
+from joblens.model.run import JobsSpawned, RequirementsRaised, Run, RunEvent, RunFact, RunOptions, Workflow
 from joblens.model.secrets import redact_text
 from joblens.model.settings import Settings
 from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
+from joblens.plan.raised_requests import from_the_first_attempt
 from joblens.ports.store import Store
 
 _NOTHING: Mapping[str, tuple[tuple[int, int], ...]] = {}
@@ -92,12 +93,17 @@ def create_run(  # noqa: PLR0913 - one field each
         made.plan = hide_names(made.plan, secrets)
     if isinstance(workflow, str):
         workflow = create_workflow(store, made, workflow)
-    batches = [
-        RunEvent(uuid_from(run.uuid, "spawned", str(place)), run.uuid, run.created_at_us, batch)
-        for place, batch in enumerate(spawned)
+    facts: list[tuple[str, RunFact]] = [
+        (uuid_from(run.uuid, "spawned", str(place)), batch) for place, batch in enumerate(spawned)
     ]
+    # Jobs that were added may have another index here.
+    declared = len(made.plan.jobs) - sum(len(batch.jobs) for batch in spawned)
+    raised = from_the_first_attempt(one for one in made.raised if one.index < declared)
+    if raised:
+        facts.append((new_uuid(), RequirementsRaised(raised)))
     created = RunCreated(structs.replace(stored, workflow_uuid=workflow.uuid))
-    store.apply([created, *map(RunNoted, batches)])
+    notes = [RunNoted(RunEvent(uuid, run.uuid, run.created_at_us, fact)) for uuid, fact in facts]
+    store.apply([created, *notes])
     found = with_whole_batches(store.find_run(run.uuid), settings)
     if stored.is_redacted:
         return structs.replace(

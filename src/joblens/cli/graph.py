@@ -54,7 +54,7 @@ def command(
 def _drawing(
     session: Session, target: str, params: dict[str, str], form: str, *, all_jobs: bool
 ) -> "Drawing":
-    from joblens.plan.spawning import extended
+    from joblens.app.specs import grown_plan
     from joblens.views.graph_drawing import Grouping, drawing_of, fitting_drawing
 
     loaded, run = load_file_or_run(session, target, params, keeps_spec=True)
@@ -63,7 +63,7 @@ def _drawing(
     if run is not None:
         from joblens.app.run_state import state_of_run
 
-        plan = extended(plan, run.spawned)
+        plan = grown_plan(loaded, run)
         states = {job.index: job.state for job in state_of_run(session.store, run).jobs}
     entries = [job.name for job in loaded.spec.jobs]
     if all_jobs:

@@ -7,6 +7,7 @@ import click
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_run, run_number_option
+from joblens.model.run import JobState
 
 if TYPE_CHECKING:
     from joblens.analysis.run_table import ResultRow
@@ -21,6 +22,15 @@ _SORTS = ("job", "name", "status", "duration", "cpu", "memory")
 @run_number_option
 @click.option("--failed", "only_failed", is_flag=True, help="Only jobs that did not succeed.")
 @click.option(
+    "-s",
+    "--status",
+    "states",
+    multiple=True,
+    type=click.Choice([state.label for state in JobState]),
+    metavar="STATE",
+    help="Only jobs in this state: ready, running, failed, … (repeatable).",
+)
+@click.option(
     "--sort",
     type=click.Choice(_SORTS),
     default="job",
@@ -34,6 +44,7 @@ def command(
     words: tuple[str, ...],
     run_number: int | None,
     only_failed: bool,
+    states: tuple[str, ...],
     sort: str,
     reverse: bool,
 ) -> None:
@@ -49,10 +60,12 @@ def command(
     rows = sorted_rows(result_rows(store, run), ResultSort(sort), reverse=reverse)
     if only_failed:
         rows = [row for row in rows if row.has_failed]
+    if states:
+        rows = [row for row in rows if row.state.label in states]
     if session.json:
         _write_json(session, run, rows)
     else:
-        _write_text(session, rows, only_failed=only_failed)
+        _write_text(session, rows, _none(states, only_failed=only_failed))
         _write_actions(session, run)
 
 
@@ -98,9 +111,14 @@ def _write_actions(session: Session, run: "Run") -> None:
         session.write_lines(["", "Commands beside the jobs:", *render_actions(actions, width=session.width)])
 
 
-def _write_text(session: Session, rows: "list[ResultRow]", *, only_failed: bool) -> None:
+def _none(states: tuple[str, ...], *, only_failed: bool) -> str:
+    if states:
+        return f"No job of this run is {' or '.join(states)}{' and has failed' if only_failed else ''}."
+    return "No job of this run has failed." if only_failed else "The workflow has no jobs."
+
+
+def _write_text(session: Session, rows: "list[ResultRow]", none: str) -> None:
     if not rows:
-        none = "No job of this run has failed." if only_failed else "The workflow has no jobs."
         session.write(f"{none}\n")
         return
     from joblens.views.results import render_results

@@ -96,6 +96,17 @@ class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     slurm: SlurmChoice = SlurmChoice()
 
 
+class RaisedRequest(Struct, frozen=True, omit_defaults=True):
+    """Memory and time that a job asks for instead of what its file says, in all attempts after `attempt`
+    (0: in all). None: as before."""
+
+    index: int
+    attempt: int
+    memory_bytes: int | None = None
+    timeout_s: float | None = None
+    why: str = ""
+
+
 class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     uuid: str
     workflow_uuid: str
@@ -124,6 +135,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     logs_dir: str = ""  # absolute, with a folder for each attempt; '': not started, or by an earlier version
     # Jobs that were added while it ran, batch by batch; `jobs` counts them.
     spawned: "tuple[JobsSpawned, ...]" = ()
+    raised: tuple[RaisedRequest, ...] = ()  # oldest first; lists of runs leave it out
 
     @property
     def declared_jobs(self) -> int:
@@ -155,6 +167,21 @@ class JobCancelled(Struct, frozen=True, tag="job-cancelled", omit_defaults=True)
     """Someone wants this job gone, whether it runs or waits: it is not started any more in this run."""
 
     index: int
+    by: str = ""
+
+
+class RequirementsRaised(Struct, frozen=True, tag="raised", omit_defaults=True):
+    """Jobs get more memory or time from their next attempt on."""
+
+    jobs: tuple[RaisedRequest, ...]
+    by: str = ""
+
+
+class JobsReset(Struct, frozen=True, tag="reset", omit_defaults=True):
+    """These jobs run again when the run is resumed, whatever came of them: (index, number of the last
+    attempt; 0: it has none in this run)."""
+
+    jobs: tuple[tuple[int, int], ...]
     by: str = ""
 
 
@@ -252,6 +279,8 @@ RunFact = (
     RunStarted
     | StopAskedFor
     | JobCancelled
+    | RequirementsRaised
+    | JobsReset
     | OutputsMissing
     | UserDataSet
     | DatasetFinalized

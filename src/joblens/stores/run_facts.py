@@ -50,6 +50,7 @@ def run_row(run: Run) -> tuple[str | bytes, ...]:
         logs_dir="",
         spawned=(),
         jobs=run.declared_jobs,
+        raised=(),
     )
     packed = packed_spec(run.spec_text, run.tables)
     return run.uuid, run.workflow_uuid, _json.encode(plain), packed

@@ -6,7 +6,17 @@ import msgspec
 from msgspec.structs import replace
 
 from joblens.model.job import Status
-from joblens.model.run import JobResult, Run, RunEvent, RunFact, RunStarted, RunStatus, Workflow
+from joblens.model.run import (
+    JobResult,
+    RaisedRequest,
+    RequirementsRaised,
+    Run,
+    RunEvent,
+    RunFact,
+    RunStarted,
+    RunStatus,
+    Workflow,
+)
 from joblens.stores.asking import Ask
 from joblens.stores.run_facts import unpacked_spec
 
@@ -36,7 +46,8 @@ def read_run(ask: Ask, run_id: int) -> Run:
     text, tables = unpacked_spec(spec, run.uuid)
     spawned = tuple(_fact.decode(fact) for (fact,) in ask("spawned_in_run", run_id))
     jobs = spawned[-1].first + len(spawned[-1].jobs) if spawned else run.jobs
-    whole = replace(run, spec_text=text, tables=tables, spawned=spawned, jobs=jobs)
+    raised = _raised(ask, run_id)
+    whole = replace(run, spec_text=text, tables=tables, spawned=spawned, jobs=jobs, raised=raised)
     return _with_turns(ask, run_id, whole)
 
 
@@ -46,6 +57,11 @@ def _with_count(ask: Ask, run_id: int, run: Run) -> Run:
         last = _fact.decode(fact)
         return replace(run, jobs=last.first + len(last.jobs))
     return run
+
+
+def _raised(ask: Ask, run_id: int) -> tuple[RaisedRequest, ...]:
+    facts = [_fact.decode(encoded) for (encoded,) in ask("raises_of_run", run_id)]
+    return tuple(one for fact in facts if isinstance(fact, RequirementsRaised) for one in fact.jobs)
 
 
 def _numbered(number: int, workflow: int | None, detail: bytes) -> Run:

@@ -69,7 +69,9 @@ def _hints(ending: RunEnding) -> list[str]:
     has_only_datasets = bool(ending.datasets) and not ending.failures  # a rerun would do nothing for them
     if ending.status is RunStatus.STOPPED or has_only_datasets:
         hints.insert(0, f"joblens resume {label}")
-    elif ending.status is RunStatus.FAILED and not _has_to_grow(ending):
+    elif ending.status is RunStatus.FAILED and ending.has_too_small:
+        hints.insert(0, f"joblens recover {label}")
+    elif ending.status is RunStatus.FAILED:
         hints.insert(0, f"joblens rerun {label} --failed")
     return [*_steps_to_grow(ending), "  " + " · ".join(hints)]
 

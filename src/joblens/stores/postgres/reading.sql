@@ -196,6 +196,9 @@ SELECT fact FROM run_event WHERE run_id = %s AND kind = 'spawned' ORDER BY id
 -- name: last_spawned_in_run
 SELECT fact FROM run_event WHERE run_id = %s AND kind = 'spawned' ORDER BY id DESC LIMIT 1
 
+-- name: raises_of_run
+SELECT fact FROM run_event WHERE run_id = %s AND kind = 'raised' ORDER BY id
+
 -- name: run_events
 SELECT run_event.id, run_event.uuid, run_event.at_us, run_event.fact
 FROM run JOIN run_event ON run_event.run_id = run.id
