@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("ident", metavar="RUN|JOB", shell_complete=complete_run)
 @click.option("--failed", is_flag=True, help="What has not succeeded, and everything that needs it.")
-@click.option("--changed", is_flag=True, help="What has changed since: the file, commands, input files, datasets.")
+@click.option(
+    "--changed", is_flag=True, help="What has changed since: the file, commands, input files, datasets."
+)
 @click.option("--all", "everything", is_flag=True, help="Everything.")
 @click.option("--dry-run", is_flag=True, help="Only tell which jobs would start, in which order, and why.")
 @click.option(
