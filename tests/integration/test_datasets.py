@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from joblens.model.run import RunStatus
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk, states
 
@@ -242,6 +243,30 @@ jobs:
     assert len(desk.results()) == 2
 
 
+def test_a_finalization_delays_no_time_limit(desk: WorkflowDesk) -> None:
+    (desk.folder / "raw").mkdir()
+    with (desk.folder / "raw" / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    desk.write(
+        """\
+name: beside
+datasets: [{name: raw, path: raw, hash_mode: content}]
+jobs:
+  - {name: reads, command: "true", input_datasets: [raw]}
+  - {name: too_long, command: echo begun > begun; sleep 60, runtime: 1s}
+"""
+    )
+    driver = desk.start("run", "flow.yaml")
+    desk.wait_for_line("begun", "begun")
+    wait_until(lambda: any(one.exit_code for one in desk.results()))
+    driver.terminate()
+    driver.communicate(timeout=20)
+    [ended] = desk.results()
+    assert ended.reason == "timeout"
+    assert ended.duration_s is not None
+    assert ended.duration_s < 5
+
+
 def test_a_second_signal_does_not_wait_for_a_finalization(desk: WorkflowDesk) -> None:
     (desk.folder / "parts").mkdir()
     with (desk.folder / "parts" / "large").open("wb") as file:
@@ -262,7 +287,11 @@ jobs:
     )
     driver.terminate()
     driver.communicate(timeout=20)
+    assert desk.newest_run().status is RunStatus.STOPPED
     assert datasets_of(desk)["parts"]["status"] == "pending"
+    (desk.folder / "parts" / "large").unlink()
+    assert desk.call("resume", "1.1", "--json", code=0).json["run_status"] == "completed"
+    assert datasets_of(desk)["parts"]["status"] == "finalized"
 
 
 def test_finalize_by_hand_is_what_resume_goes_on_from(desk: WorkflowDesk) -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,7 +138,13 @@ def test_files_and_directories_that_vanish_are_left_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.stat
-    monkeypatch.setattr(os, "stat", lambda path, **named: _gone(path) or real(path, **named))
+
+    def stat_unless_gone(path: str | bytes, **named: Any) -> os.stat_result:
+        if path == b"two.txt":
+            raise FileNotFoundError(2, "No such file or directory")
+        return real(path, **named)
+
+    monkeypatch.setattr(os, "stat", stat_unless_gone)
     shutil.rmtree(folder / "a" / "deep")
     (folder / "other").mkdir()
     opened = os.open
@@ -149,11 +156,6 @@ def test_files_and_directories_that_vanish_are_left_out(
 
     monkeypatch.setattr(os, "open", open_unless_gone)
     assert summarize(str(folder), NONE).files == 1
-
-
-def _gone(path: object) -> None:
-    if path == b"two.txt":
-        raise FileNotFoundError(2, "No such file or directory")
 
 
 def test_a_link_that_takes_the_place_of_a_directory_is_not_followed(

@@ -20,7 +20,7 @@ from joblens.engine.run_events import (
 )
 from joblens.engine.schedule import Schedule
 from joblens.model.job import Status
-from joblens.model.plan import Plan, PlannedDataset
+from joblens.model.plan import Plan, PlannedDataset, PlannedJob
 from joblens.model.run import DatasetFinalized, JobResult, JobState, RunEvent, RunFact
 from joblens.model.workflow_spec import HashMode, WhenBlockedFails
 from tests.unit.engine.plans import OFFER, Talk, job, plan_of, starts
@@ -214,8 +214,9 @@ def test_a_rehearsal_goes_past_datasets() -> None:
 def layered(seed: int) -> tuple[Plan, list[float]]:
     """Layers of jobs with datasets between them, some of which nobody makes or reads."""
     chance = random.Random(seed)
-    jobs, datasets, durations = [], [PlannedDataset("outside", "outside")], []
-    readable = [0]
+    jobs: list[PlannedJob] = []
+    durations: list[float] = []
+    datasets, readable = [PlannedDataset("outside", "outside")], [0]
     for layer in range(3):
         made = len(datasets)
         first, count = len(jobs), chance.randint(1, 4)
