@@ -142,6 +142,9 @@ def test_a_failed_dataset_alone_fails_the_run_and_the_summary_says_why(desk: Wor
     done = desk.call("run", "flow.yaml", code=1)
     assert "dataset parts could not be finalized: parts: it does not exist" in done.stdout
     assert "joblens resume 1.1" in done.stdout
+    assert "dataset parts could not be finalized: parts: it does not exist" in desk.call("results").stdout
+    failed = [{"name": "parts", "path": "parts", "error": "parts: it does not exist"}]
+    assert desk.call("results", "--json").json["failed_datasets"] == failed
 
 
 def test_a_dataset_that_no_job_makes_has_to_be_there(desk: WorkflowDesk) -> None:

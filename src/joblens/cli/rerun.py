@@ -77,9 +77,13 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
             session.write("Nothing has to run again\n")
         return
     options = with_offer(base.options, given)
+    warnings = loaded.warnings_for(options.engine)  # of a file as it is now
+    if not given["quiet"]:
+        for warning in warnings:
+            session.warn(warning)
     places = again.places if again is not None else None
     if given["dry_run"]:
-        show_dry_run(session, loaded, store.find_workflow(base.workflow_uuid), options, again)
+        show_dry_run(session, loaded, store.find_workflow(base.workflow_uuid), options, again, warnings)
         return
     check_plan(loaded.plan, options, places)
     check_engine(session, loaded.plan, options, places)
@@ -99,9 +103,9 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
     finally:
         direct.close()
     if given["detach"]:
-        detach(session, run)
+        detach(session, run, warnings=warnings)
     else:
-        drive_in_front(session, run, loaded.plan, quiet=given["quiet"])
+        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], warnings=warnings)
 
 
 def _whole(session: Session, base: "Run", what: str) -> "Run":
