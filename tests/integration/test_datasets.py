@@ -463,3 +463,29 @@ jobs:
     assert again == document
     graph = desk.call("graph", "flow.yaml", "--format", "mermaid", code=0).stdout
     assert "make_a" in graph
+
+
+def test_secrets_in_names_and_paths_are_not_shown(desk: WorkflowDesk) -> None:
+    secret = "hunter2secretvalue"
+    text = f"""\
+name: hidden
+parameters: {{api_token: [{secret}]}}
+datasets:
+  - {{name: "parts_{{api_token}}", path: "out/{{api_token}}", use_parameters: [api_token]}}
+jobs:
+  - name: make
+    command: "true ${{datasets.output.parts_{{api_token}}}}"
+    use_parameters: [api_token]
+  - name: read
+    command: ls ${{datasets.input.parts_{{api_token}}}}
+    use_parameters: [api_token]
+"""
+    desk.write(text)
+    done = desk.call("run", "flow.yaml", code=1)
+    assert "dataset 'parts_***' could not be finalized: out/***: it does not exist" in done.stdout
+    shown = [done, desk.call("datasets", "list", "1"), desk.call("results", "1", "--json")]
+    (desk.folder / "out" / secret).mkdir(parents=True)
+    shown += [desk.call("datasets", "finalize", "1", code=0), desk.call("resume", "1", code=0)]
+    assert all(secret not in one.stdout + one.stderr for one in shown)
+    assert [one["status"] for one in desk.call("datasets", "list", "1", "--json").json] == ["finalized"]
+    assert secret.encode() not in desk.store_path.read_bytes()

@@ -358,6 +358,7 @@ class RunDriver:
     def _dataset_ended(self, fact: DatasetFinalized) -> None:
         if self._is_over:
             return
+        fact = self._setup.secrets.hide(fact)
         self._facts.note(fact)
         if fact.error:
             self._view.note(f"dataset '{fact.name}' could not be finalized: {fact.error}")
