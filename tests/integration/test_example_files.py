@@ -117,3 +117,16 @@ def test_the_loops_of_the_example_converge(
     found = {one["lineage"]: one["state"]["value"] for one in shown}
     assert found == pytest.approx({"root_2": 2**0.5, "root_49": 7.0})
     assert all(one["is_final"] for one in shown)
+
+
+def test_the_fan_in_adds_up_all_parts_and_sees_a_change(joblens: RunJoblens, folder: Path) -> None:
+    joblens("run", "fan_in.yaml", cwd=folder, code=0)
+    assert (folder / "fan_in" / "total.txt").read_text() == "2370\n"
+    [found] = joblens("datasets", "list", "fan_in", "--json", code=0).json
+    assert (found["files"], found["producers_done"]) == (6, 6)
+    with (folder / "fan_in" / "numbers" / "3.txt").open("a") as part:
+        part.write("99\n")
+    joblens("run", "fan_in.yaml", "--rerun-changed", cwd=folder, code=0)
+    assert (folder / "fan_in" / "total.txt").read_text() == "2469\n"
+    again = joblens("results", "fan_in.2", "--json", code=0).json["results"]
+    assert [row["job_name"] for row in again if row["kept_from_run"] is None] == ["total"]

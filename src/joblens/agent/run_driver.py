@@ -192,8 +192,8 @@ class RunDriver:
     def _status(self) -> RunStatus:
         counts = self._schedule.counts()
         done = counts.get(JobState.COMPLETED, 0) + counts.get(JobState.DISABLED, 0)
-        has_failed_beside = self._schedule.failed_actions() or self._schedule.failed_datasets()
-        if done == len(self._plan.jobs) and not has_failed_beside:
+        are_datasets_done = not (self._schedule.failed_datasets() or self._schedule.table.datasets.is_busy)
+        if done == len(self._plan.jobs) and are_datasets_done and not self._schedule.failed_actions():
             return RunStatus.COMPLETED
         return RunStatus.STOPPED if self._schedule.stopping is not None else RunStatus.FAILED
 
@@ -310,8 +310,9 @@ class RunDriver:
         running = self._flights.in_words()
         if mode is StopMode.KILL:
             self._view.note(f"ending {running}")
-        elif self._flights:
-            self._view.note(f"starting nothing more, waiting for {running}; Ctrl-C again ends them")
+        elif self._flights or self._schedule.table.datasets.is_busy:
+            awaited = running if self._flights else "datasets to be finalized"
+            self._view.note(f"starting nothing more, waiting for {awaited}; Ctrl-C again ends them")
 
     def _waiting_for_workers(self) -> tuple[tuple[int, int], ...]:
         """(index, attempt) of what is queued: it is taken from the queue, and its record stays."""
@@ -382,6 +383,7 @@ class RunDriver:
     def _dataset_ended(self, fact: DatasetFinalized) -> None:
         if self._is_over:
             return
+        fact = self._setup.secrets.hide(fact)
         self._facts.note(fact)
         if fact.error:
             self._view.note(f"dataset '{fact.name}' could not be finalized: {fact.error}")

@@ -118,7 +118,8 @@ def _hide_selection(options: RunOptions, secrets: SecretValues) -> RunOptions:
 
 
 def hide_names(plan: Plan, secrets: SecretValues) -> Plan:
-    """Returns the plan with names of jobs and labels without secrets: they are shown and name folders."""
+    """Returns the plan with names of jobs and datasets and labels without secrets: they are shown and name
+    folders."""
     names = secrets.names
     if not names:
         return plan
@@ -126,7 +127,8 @@ def hide_names(plan: Plan, secrets: SecretValues) -> Plan:
         replace(job, name=names.get(job.name, job.name), label=names.get(job.label, job.label))
         for job in plan.jobs
     )
-    return replace(plan, jobs=tuple(jobs))
+    datasets = (replace(one, name=names.get(one.name, one.name)) for one in plan.datasets)
+    return replace(plan, jobs=tuple(jobs), datasets=tuple(datasets))
 
 
 def _may_hold_secrets(run: Run) -> bool:

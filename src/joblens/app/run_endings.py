@@ -7,7 +7,7 @@ from msgspec import structs
 from joblens.analysis.run_ending import FailedJob, RunEnding
 from joblens.analysis.run_table import FAILED_STATES, row_form
 from joblens.analysis.workflow_rows import run_label
-from joblens.app.datasets import failed_datasets
+from joblens.app.datasets import failed_datasets, failed_form
 from joblens.app.driving import Driven
 from joblens.app.run_actions import actions_form, failed_actions
 from joblens.app.run_state import state_of_run
@@ -111,8 +111,5 @@ def ending_document(store: Store, driven: Driven) -> dict[str, Any]:
         "counts": {state.label: count for state, count in driven.counts().items()},
         "results": [row_form(row) for row in result_rows(store, run)],
         "failed_actions": actions_form(failed_actions(store, run.uuid)),
-        "failed_datasets": [
-            {"name": fact.name, "path": fact.path, "error": fact.error}
-            for fact in failed_datasets(store, run.uuid)
-        ],
+        "failed_datasets": failed_form(failed_datasets(store, run.uuid)),
     }

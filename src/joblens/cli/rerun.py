@@ -82,22 +82,21 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
         else:
             session.write("Nothing has to run again\n")
         return
-    request = RunRequest(
-        loaded=loaded,
-        options=with_offer(base.options, given),
-        again=again,
-        base=first,
-        detach=given["detach"],
-    )
+    options = with_offer(base.options, given)
+    warnings = loaded.warnings_for(options.engine)  # of a file as it is now
+    if not given["quiet"]:
+        for warning in warnings:
+            session.warn(warning)
+    request = RunRequest(loaded=loaded, options=options, again=again, base=first, detach=given["detach"])
     workflow = session.store.find_workflow(base.workflow_uuid)
     if given["dry_run"]:
-        show_dry_run(session, request, workflow)
+        show_dry_run(session, request, workflow, warnings)
         return
     run = start(session, request, workflow)
     if given["detach"]:
-        detach(session, run)
+        detach(session, run, warnings=warnings)
     else:
-        drive_in_front(session, run, loaded.plan, quiet=given["quiet"])
+        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], warnings=warnings)
 
 
 def _whole(session: Session, base: "Run", what: str) -> "Run":

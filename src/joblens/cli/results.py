@@ -66,7 +66,7 @@ def command(
         _write_json(session, run, rows)
     else:
         _write_text(session, rows, _none(states, only_failed=only_failed))
-        _write_actions(session, run)
+        _write_beside(session, run)
 
 
 def _run_meant(session: Session, store: "Store", words: tuple[str, ...], run_number: int | None) -> "Run":
@@ -88,6 +88,7 @@ def _run_meant(session: Session, store: "Store", words: tuple[str, ...], run_num
 
 def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:
     from joblens.analysis.run_table import row_form
+    from joblens.app.datasets import failed_datasets, failed_form
     from joblens.app.run_actions import actions_form, failed_actions
 
     session.write_json(
@@ -98,17 +99,22 @@ def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:
             "run_status": run.status.value,
             "results": [row_form(row) for row in rows],
             "failed_actions": actions_form(failed_actions(session.current_store, run.uuid)),
+            "failed_datasets": failed_form(failed_datasets(session.current_store, run.uuid)),
         }
     )
 
 
-def _write_actions(session: Session, run: "Run") -> None:
+def _write_beside(session: Session, run: "Run") -> None:
+    from joblens.app.datasets import failed_datasets
     from joblens.app.run_actions import failed_actions
-    from joblens.views.run_ending import render_actions
+    from joblens.views.run_ending import render_actions, render_failed_datasets
 
     actions = failed_actions(session.current_store, run.uuid)
     if actions:
         session.write_lines(["", "Commands beside the jobs:", *render_actions(actions, width=session.width)])
+    datasets = [(one.name, one.error) for one in failed_datasets(session.current_store, run.uuid)]
+    if datasets:
+        session.write_lines(["", "Datasets:", *render_failed_datasets(datasets, width=session.width)])
 
 
 def _none(states: tuple[str, ...], *, only_failed: bool) -> str:
