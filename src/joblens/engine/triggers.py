@@ -12,10 +12,9 @@ from joblens.engine.retries import CUT_OFF
 from joblens.engine.run_events import AskForNodes, RunActionCommand
 from joblens.model.job import Status
 from joblens.model.plan import Plan, PlannedAction
-from joblens.model.workflow_spec import ActionType, TriggerType
+from joblens.model.workflow_spec import NO_NODES, WORKER_TRIGGERS, ActionType, TriggerType
 
 Due = RunActionCommand | AskForNodes
-WORKER_TRIGGERS = (TriggerType.ON_WORKER_START, TriggerType.ON_WORKER_COMPLETE)
 _AT_START = (TriggerType.ON_WORKFLOW_START, TriggerType.ON_WORKER_START)
 
 
@@ -158,7 +157,5 @@ def _runs_commands(action: PlannedAction) -> bool:
 
 
 def _asks_for_nodes(action: PlannedAction) -> bool:
-    """When the workflow is complete nodes would have nothing to do, and workers ask for none."""
     spec = action.spec
-    has_no_use = spec.trigger_type in (TriggerType.ON_WORKFLOW_COMPLETE, *WORKER_TRIGGERS)
-    return spec.action_type is ActionType.SCHEDULE_NODES and not has_no_use
+    return spec.action_type is ActionType.SCHEDULE_NODES and spec.trigger_type not in NO_NODES
