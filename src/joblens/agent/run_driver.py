@@ -52,7 +52,6 @@ from joblens.engine.run_events import (
     Tick,
 )
 from joblens.engine.schedule import Schedule
-from joblens.engine.triggers import WORKER_TRIGGERS
 from joblens.model.job import Outcome, Record, Status
 from joblens.model.run import (
     ActionRan,
@@ -66,6 +65,7 @@ from joblens.model.run import (
     StopAskedFor,
 )
 from joblens.model.run_link import FileStamp
+from joblens.model.workflow_spec import WORKER_TRIGGERS
 
 _LOOK = "run:look"
 _SLOTS = "run:slots"

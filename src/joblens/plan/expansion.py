@@ -16,6 +16,7 @@ from joblens.model.plan import (
     PlannedJob,
 )
 from joblens.model.workflow_spec import (
+    NO_NODES,
     ActionType,
     DatasetSpec,
     FailureHandler,
@@ -270,8 +271,12 @@ class _Planning:
             planned.append(
                 PlannedAction(action, linker.jobs_named(action.jobs, action.job_name_regexes, path))
             )
-            if action.action_type is ActionType.SCHEDULE_NODES and action.scheduler_type == "slurm":
-                asked.add(action.scheduler)
+            if action.action_type is ActionType.SCHEDULE_NODES:
+                if action.scheduler_type == "slurm":
+                    asked.add(action.scheduler)
+                if action.trigger_type in NO_NODES:
+                    message = f"schedule_nodes has no effect with trigger_type {action.trigger_type}"
+                    self._problems.warn((*path, "trigger_type"), message)
         schedulers = [each for each in self._spec.slurm_schedulers if each.get("name") in asked]
         check_nodes(schedulers, jobs, self._problems)
         warn_of_amounts(self._spec.slurm_schedulers, jobs, self._problems)
