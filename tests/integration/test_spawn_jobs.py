@@ -315,6 +315,13 @@ def test_a_loop_runs_until_it_has_converged(desk: WorkflowDesk) -> None:
     document = desk.run(loop(3), timeout=180.0)
     assert states(document) == dict.fromkeys(LOOP_OF_THREE, "completed")
     assert document["counts"] == {"completed": 7}
+    assert [row["added_by"] for row in document["results"]] == [
+        None,
+        "check0",
+        "check0",
+        *["check1"] * 2,
+        *["check2"] * 2,
+    ]
     trace = (desk.folder / "trace").read_text().splitlines()
     assert trace == ["check0 0", "work1 case", "check1 1", "work2 case", "check2 2", "work3 case", "check3 3"]
     [shown] = desk.call("spawn-jobs", "--show", "--run", "loop", "--json", code=0).json

@@ -34,6 +34,7 @@ class ResultRow(Struct, frozen=True, kw_only=True):
     avg_memory_bytes: int | None = None
     ended_at_us: int | None = None
     kept_from: str | None = None  # the earlier run whose outcome it keeps
+    added_by: str | None = None  # the job that added it while the run went on; None: the file has it
 
     @property
     def has_failed(self) -> bool:
@@ -103,4 +104,5 @@ def row_form(row: ResultRow) -> dict[str, Any]:
         "index": row.index,
         "job_uuid": row.job_uuid,
         "kept_from_run": row.kept_from,
+        "added_by": row.added_by,
     }

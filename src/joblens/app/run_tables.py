@@ -95,6 +95,7 @@ def _row(job: JobStanding, record: Record | None, attempts: int) -> ResultRow:
         why=why,
         attempts=attempts,
         kept_from=job.kept_from,
+        added_by=job.added_by,
         **({} if record is None else numbers_of(record)),
     )
 
