@@ -217,6 +217,11 @@ def test_sizes_have_limits(one: Desk) -> None:
     assert "bytes are too many" in one.refused(job("a"), state="x" * MOST_STATE_BYTES)
     assert "lineage" in one.refused(job("a"), lineage="a\x1b[31m")
     assert "JSON" in one.refused(job("a"), state=object())
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert "JSON" in one.refused(job("a"), state=deep)
+    assert one.spawn(job("a"), state=(1, 2)).state == [1, 2]
 
 
 def test_two_calls_at_the_same_moment_both_count(one: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
