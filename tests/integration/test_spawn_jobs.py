@@ -217,6 +217,11 @@ def test_sizes_have_limits(one: Desk) -> None:
     assert "bytes are too many" in one.refused(job("a"), state="x" * MOST_STATE_BYTES)
     assert "lineage" in one.refused(job("a"), lineage="a\x1b[31m")
     assert "JSON" in one.refused(job("a"), state=object())
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert "JSON" in one.refused(job("a"), state=deep)
+    assert one.spawn(job("a"), state=(1, 2)).state == [1, 2]
 
 
 def test_two_calls_at_the_same_moment_both_count(one: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,6 +320,13 @@ def test_a_loop_runs_until_it_has_converged(desk: WorkflowDesk) -> None:
     document = desk.run(loop(3), timeout=180.0)
     assert states(document) == dict.fromkeys(LOOP_OF_THREE, "completed")
     assert document["counts"] == {"completed": 7}
+    assert [row["added_by"] for row in document["results"]] == [
+        None,
+        "check0",
+        "check0",
+        *["check1"] * 2,
+        *["check2"] * 2,
+    ]
     trace = (desk.folder / "trace").read_text().splitlines()
     assert trace == ["check0 0", "work1 case", "check1 1", "work2 case", "check2 2", "work3 case", "check3 3"]
     [shown] = desk.call("spawn-jobs", "--show", "--run", "loop", "--json", code=0).json
@@ -409,3 +421,15 @@ def test_outside_of_a_job_nothing_can_be_added(desk: WorkflowDesk) -> None:
     refused = desk.call("spawn-jobs", "batch.json", code=2)
     assert "only a job of a running workflow" in refused.stderr
     assert "--final" in desk.call("spawn-jobs", code=2).stderr
+
+
+def test_who_watches_a_run_sees_the_jobs_that_are_added(desk: WorkflowDesk) -> None:
+    (desk.folder / "loop.py").write_text(ORCHESTRATOR)
+    driver = desk.start("run", desk.write(loop(2)), "--quiet")
+    wait_until((desk.folder / "trace").exists, timeout=60.0, what="the first job to begin")
+    watching = desk.start("watch", "loop")
+    printed, _ = watching.communicate(timeout=180)
+    driver.communicate(timeout=60)
+    assert watching.returncode == 0, printed
+    assert "✓ work2: done" in printed
+    assert "5 of 5 done: run completed" in printed

@@ -15,6 +15,9 @@ from joblens.model.workflow_spec import JobSpec
 from joblens.plan.spawning import PlanExtender
 from joblens.stores.private_files import read_own
 
+# A command without its secrets could do anything.
+_WITHOUT_SECRETS = "echo 'joblens: the private file with the secrets of this job is gone' >&2; exit 125"
+
 
 class PrivateBatch(Struct, frozen=True):
     """The fields of a JobsSpawned that may hold secrets, whole."""
@@ -67,7 +70,9 @@ class AddedJobs:
         batch = whole_batch(fact, self._kit.spool_dir)
         if batch is None:
             self._note(f"the secrets of {len(fact.jobs)} added jobs are not on this machine: they will fail")
-            batch = fact
+            batch = structs.replace(
+                fact, jobs=tuple(structs.replace(job, command=_WITHOUT_SECRETS) for job in fact.jobs)
+            )
         if self._extender is None:
             self._extender = PlanExtender(self._plan)
         self.batches.append(batch)

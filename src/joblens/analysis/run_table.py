@@ -37,6 +37,7 @@ class ResultRow(Struct, frozen=True, kw_only=True):
     memory_limit_bytes: int | None = None  # asked for by the last attempt
     runtime_limit_s: float | None = None
     raised: str = ""  # what recovery raised for it, and after which attempt
+    added_by: str | None = None  # the job that added it while the run went on; None: the file has it
 
     @property
     def has_failed(self) -> bool:
@@ -114,4 +115,5 @@ def row_form(row: ResultRow) -> dict[str, Any]:
         "memory_limit_bytes": row.memory_limit_bytes,
         "runtime_limit_s": row.runtime_limit_s,
         "raised": row.raised or None,
+        "added_by": row.added_by,
     }

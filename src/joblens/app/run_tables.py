@@ -98,6 +98,7 @@ def _row(job: JobStanding, record: Record | None, attempts: int, raised: str) ->
         attempts=attempts,
         kept_from=job.kept_from,
         raised=raised,
+        added_by=job.added_by,
         **({} if record is None else numbers_of(record)),
     )
 

@@ -24,6 +24,7 @@ from joblens.engine.offer import Offer, unfit
 from joblens.model.errors import InputError, SpecError, StoreError
 from joblens.model.fitting import Lack, more_than_there_is
 from joblens.model.ids import new_uuid, uuid_from
+from joblens.model.json_text import decode_json
 from joblens.model.plan import Plan, PlannedJob, growing
 from joblens.model.run import JobsSpawned, Run, RunEvent, RunStarted, RunStatus
 from joblens.model.secrets import REDACTED, SecretValues, redact_params, secret_values
@@ -120,7 +121,8 @@ def spawn_in_run(
     """Adds jobs to the run of the job that calls, blocked until that job has succeeded. Nothing is written
     when anything is wrong. Without jobs: stores the final state of the lineage."""
     lineage = _checked_lineage(caller.lineage if lineage is None else lineage)
-    _check_sizes(jobs, state)
+    _check_size(jobs)
+    state = _checked_state(state)
     base: Plan | None = None
     for _ in range(_MOST_TRIES):
         run = store.find_run(caller.run_uuid)
@@ -165,21 +167,27 @@ def _checked_lineage(lineage: str) -> str:
     return lineage
 
 
-def _check_sizes(jobs: Sequence[JobSpec], state: Any) -> None:
+def _check_size(jobs: Sequence[JobSpec]) -> None:
     if len(jobs) > MOST_JOBS:
         raise InputError(
             f"the batch has {len(jobs):,} jobs; at most {MOST_JOBS:,} can be added at once",
             hint="call spawn-jobs several times; each call counts as an iteration",
         )
+
+
+def _checked_state(state: Any) -> Any:
+    """As it comes back from the store: plain JSON values."""
     try:
-        size = len(msgspec.json.encode(state))
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        text = msgspec.json.encode(state)
+        plain = decode_json(text)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise InputError(f"state: cannot be written as JSON ({error})") from error
-    if size > MOST_STATE_BYTES:
+    if len(text) > MOST_STATE_BYTES:
         raise InputError(
-            f"state: {size:,} bytes are too many; at most {MOST_STATE_BYTES:,}",
+            f"state: {len(text):,} bytes are too many; at most {MOST_STATE_BYTES:,}",
             hint="write large data to a file, and its path into the state",
         )
+    return plain
 
 
 class _Attempt:
