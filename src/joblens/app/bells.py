@@ -9,7 +9,7 @@ from joblens.agent.owners import is_gone
 from joblens.app.drivers import Warn, store_name
 from joblens.app.owning import current_user
 from joblens.app.places import spool_dir
-from joblens.model.delivery import WorkerInfo
+from joblens.model.delivery import RetryLost, WorkerInfo
 from joblens.model.errors import BrokerError, MissingExtra, SupervisorError, how_to_install
 from joblens.model.job import Owner
 from joblens.model.placing import is_of_cluster
@@ -19,6 +19,7 @@ from joblens.ports.deliveries import Deliveries
 from joblens.probes.host import read_host
 
 if TYPE_CHECKING:
+    from joblens.model.run import RunOptions
     from joblens.runners.broker_url import Broker
 
 Tickets = Sequence[tuple[str, str]]  # (uuid, queue) of each
@@ -67,6 +68,32 @@ def broker_of(settings: Settings) -> "Broker":
     from joblens.runners.broker_url import parse_broker
 
     return parse_broker(settings.queue.broker or "", broker_folder(settings))
+
+
+def settings_of_run(settings: Settings, options: "RunOptions") -> Settings:
+    """With the broker and the other choices about workers that are recorded with the run. Raises InputError
+    where the broker's password is missing."""
+    from msgspec.structs import replace
+
+    from joblens.runners.broker_url import broker_of_run
+
+    queue = settings.queue
+    if options.engine == "celery" and options.broker:
+        queue = replace(queue, broker=broker_of_run(options.broker, queue.broker))
+    if options.retry_lost:
+        queue = replace(queue, retry_lost=RetryLost(options.retry_lost))
+    return settings if queue is settings.queue else replace(settings, queue=queue)
+
+
+def with_broker(options: "RunOptions", settings: Settings) -> "RunOptions":
+    """Records the broker in effect: the run is resumed with it where another one or none is configured."""
+    from msgspec.structs import replace
+
+    from joblens.runners.broker_url import recorded_broker
+
+    if options.engine != "celery" or options.broker or not settings.queue.broker:
+        return options
+    return replace(options, broker=recorded_broker(settings.queue.broker))
 
 
 def open_bell(

@@ -90,8 +90,10 @@ def drive(
 
 class _Driving:
     def __init__(self, run: Run, plan: Plan, settings: Settings, log: OwnLog, config: str | None) -> None:
+        from joblens.app.bells import settings_of_run
         from joblens.app.kept_specs import hide_names, stored_secrets
 
+        settings = settings_of_run(settings, run.options)
         self._run = run
         self._secrets = stored_secrets(run, settings)
         self._plan = hide_names(plan, self._secrets)
@@ -154,7 +156,8 @@ class _Driving:
             self._restore(kit, schedule, facts, running)
             before_s = kit.recorder.read(lambda store: driven_before_s(store, self._run))
             began_s = time.monotonic()
-            facts.note_now(RunStarted(kit.owner, shown.cpus, shown.memory_bytes, shown.gpus))
+            recorded = structs.replace(self._run.options, parameters={})
+            facts.note_now(RunStarted(kit.owner, shown.cpus, shown.memory_bytes, shown.gpus, recorded))
             status = RunStatus.FAILED
             try:
                 status = driver.run(running)

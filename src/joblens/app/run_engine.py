@@ -7,7 +7,14 @@ from msgspec.structs import replace
 
 from joblens.agent.run_calling import Tickets
 from joblens.agent.run_tickets import QueueSide
-from joblens.app.bells import StartedWorker, check_broker, living_workers, open_bell, remind_workers
+from joblens.app.bells import (
+    StartedWorker,
+    check_broker,
+    living_workers,
+    open_bell,
+    remind_workers,
+    settings_of_run,
+)
 from joblens.app.cluster_engine import check_cluster, is_cluster
 from joblens.app.drivers import Warn, open_deliveries
 from joblens.app.machine_offer import check_fit, less_reserve, machine_offer, without_names
@@ -130,6 +137,7 @@ def check_for_workers(
     plan: Plan, options: RunOptions, settings: Settings, config: str | None, again: tuple[int, ...] | None
 ) -> None:
     """Before anything of the run is written. Raises PlanError or InputError for what no worker could take."""
+    settings = settings_of_run(settings, options)
     if is_cluster(options.engine):
         check_cluster(plan, options, settings, config, again)
         return

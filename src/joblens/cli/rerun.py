@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_run
-from joblens.cli.run_options import offer_options, with_offer
+from joblens.cli.run_options import offer_options, take_queue_options, with_offer
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def command(
     from joblens.app.runs import find_job_or_run
     from joblens.model.job import Record
 
+    take_queue_options(session, given)
     found = find_job_or_run(session.current_store, ident, session.note, is_to_change=True)
     if isinstance(found, Record):
         from joblens.cli.rerun_job import rerun_job
@@ -82,6 +83,7 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
     check_plan(loaded.plan, options, places)
     check_engine(session, loaded.plan, options, places)
     prepare_place(options, detach=given["detach"])
+    notify = given["notify"] or options.notify
     direct = open_store_directly(session.settings, session.warn)
     try:
         workflow = store.find_workflow(base.workflow_uuid)
@@ -97,9 +99,9 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
     finally:
         direct.close()
     if given["detach"]:
-        detach(session, run)
+        detach(session, run, notify)
     else:
-        drive_in_front(session, run, loaded.plan, quiet=given["quiet"])
+        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=notify)
 
 
 def _whole(session: Session, base: "Run", what: str) -> "Run":

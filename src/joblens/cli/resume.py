@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import run_argument
-from joblens.cli.run_options import offer_options, with_offer
+from joblens.cli.run_options import offer_options, take_queue_options, with_offer
 
 
 @click.command()
@@ -29,6 +29,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     from joblens.cli.run_spec import check_engine, detach, drive_in_front
     from joblens.model.run import RunStatus
 
+    take_queue_options(session, given)
     run = find_named_run(session.store, ident, session.note)
     if run.status is RunStatus.COMPLETED and not session.json:
         session.write(f"Run {run_label(run)} is completed: there is nothing left to do\n")
@@ -51,10 +52,11 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     check_plan(plan, run.options, left)
     check_engine(session, plan, run.options, left)
     prepare_place(run.options, detach=given["detach"])
+    notify = given["notify"] or run.options.notify
     if given["detach"]:
-        detach(session, run)
+        detach(session, run, notify)
     else:
-        drive_in_front(session, run, plan, quiet=given["quiet"])
+        drive_in_front(session, run, plan, quiet=given["quiet"], notify=notify)
 
 
 def _left(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_run
-from joblens.cli.run_options import offer_options, with_offer
+from joblens.cli.run_options import offer_options, take_queue_options, with_offer
 
 
 @click.command("run-jobs")
@@ -27,6 +27,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     from joblens.model.errors import UnknownRun
     from joblens.model.run import RunStatus
 
+    take_queue_options(session, given)
     store = session.store
     workflow = store.find_workflow(ident)
     runs = store.runs(workflow.uuid)
@@ -40,6 +41,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     check_plan(loaded.plan, options)
     check_engine(session, loaded.plan, options)
     prepare_place(options, detach=given["detach"])
+    notify = given["notify"] or options.notify
     run = replace(newest, options=options)
     is_other_place = (newest.options.cwd, newest.options.output_dir) != (options.cwd, options.output_dir)
     if newest.status is not RunStatus.CREATED or is_other_place:
@@ -47,6 +49,6 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
         run = create_run(direct, workflow, loaded, options, session.settings)
         direct.close()
     if given["detach"]:
-        detach(session, run)
+        detach(session, run, notify)
     else:
-        drive_in_front(session, run, loaded.plan, quiet=given["quiet"])
+        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=notify)

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from joblens.model.job import Status
-from joblens.model.run import JobResult, Run, RunEvent, RunFact, RunStarted, RunStatus, Workflow
+from joblens.model.run import JobResult, Run, RunEvent, RunFact, RunOptions, RunStarted, RunStatus, Workflow
 from joblens.stores.asking import Ask
 from joblens.stores.run_facts import unpacked_spec
 
@@ -48,11 +48,20 @@ def _with_turns(ask: Ask, run_id: int, run: Run) -> Run:
         if isinstance(fact, RunStarted):
             first_us = at_us if run.started_at_us is None else run.started_at_us
             run = replace(
-                run, status=RunStatus.RUNNING, started_at_us=first_us, ended_at_us=None, owner=fact.owner
+                run,
+                status=RunStatus.RUNNING,
+                started_at_us=first_us,
+                ended_at_us=None,
+                owner=fact.owner,
+                options=_options_since(fact, run.options),
             )
         else:
             run = replace(run, status=fact.status, ended_at_us=at_us)
     return run
+
+
+def _options_since(start: RunStarted, before: RunOptions) -> RunOptions:
+    return before if start.options is None else replace(start.options, parameters=before.parameters)
 
 
 def read_events(ask: Ask, run_uuid: str, after: int) -> list[tuple[int, RunEvent]]:

@@ -1,0 +1,45 @@
+"""Labels: words that route jobs to workers. A job with a label runs only on a worker with exactly that label,
+a job without one only on a worker without one.
+
+The ticket of a labelled job lies under a name of its own in the store and at the broker, the *route*: queue
+and label together. So one index finds what a worker may claim, and messages wake the right workers."""
+
+from collections.abc import Iterable
+from urllib.parse import quote, unquote
+
+_MARK = ":"  # between queue and label; no queue that people name has it
+LONGEST_LABEL = 100
+_LONGEST_ROUTE = 140  # of the label, written as part of the name of a file or key
+
+
+def label_problem(label: str) -> str:
+    """Why a label cannot be used; '' where it can."""
+    if not label:
+        return "is empty"
+    if label != label.strip():
+        return "begins or ends with whitespace"
+    if not label.isprintable():
+        return "has characters that cannot be printed"
+    if len(label) > LONGEST_LABEL or len(_escaped(label)) > _LONGEST_ROUTE:
+        return f"is too long: at most {LONGEST_LABEL} letters, fewer where they are not ASCII"
+    return ""
+
+
+def route_of(queue: str, label: str) -> str:
+    """The name under which tickets of that queue and label are waiting."""
+    return f"{queue}{_MARK}{_escaped(label)}" if label else queue
+
+
+def routes_of(queues: Iterable[str], labels: Iterable[str]) -> tuple[str, ...]:
+    """All that a worker takes from: with labels only jobs that have one of them."""
+    chosen = tuple(labels) or ("",)
+    return tuple(dict.fromkeys(route_of(queue, label) for queue in queues for label in chosen))
+
+
+def queue_and_label(route: str) -> tuple[str, str]:
+    queue, mark, label = route.rpartition(_MARK)
+    return (queue, unquote(label)) if mark and label and queue else (route, "")
+
+
+def _escaped(label: str) -> str:
+    return quote(label, safe="").replace("~", "%7E")
