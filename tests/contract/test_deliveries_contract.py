@@ -11,7 +11,7 @@ from typing import Protocol
 import pytest
 from msgspec.structs import replace
 
-from joblens.model.delivery import RetryLost, WorkerInfo
+from joblens.model.delivery import FormerWorker, RetryLost, WorkerInfo
 from joblens.model.details import Details
 from joblens.model.errors import UnknownJob
 from joblens.model.history import HistoryQuery
@@ -50,7 +50,7 @@ def test_a_claim_brings_the_job_and_what_is_to_be_run(store: DeliveringStore) ->
     store.apply(writes)
     (claim,) = store.claim(worker(), ["a1"], LEASE_S)
     assert (claim.job, claim.ticket) == (writes[0].job, writes[1].ticket)  # type: ignore[union-attr]
-    assert (claim.fence, claim.lost_worker, claim.lost_attempt) == (1, "", None)
+    assert (claim.fence, claim.former, claim.lost_attempt) == (1, None, None)
     assert store.find("a1").status is Status.QUEUED
 
 
@@ -337,19 +337,30 @@ def test_what_was_taken_back_is_as_if_it_had_not_begun(store: DeliveringStore) -
     assert store.find("a1") == before
     assert (store.samples("a1"), store.details("a1")) == ([], Details())
     (claim,) = store.claim(worker("w2"), ["a1"], LEASE_S)
-    assert (claim.fence, claim.lost_worker, claim.lost_attempt) == (2, "w1", start.attempt)
+    assert (claim.fence, claim.former, claim.lost_attempt) == (2, FormerWorker("w1"), start.attempt)
     assert store.check().ok
 
 
 def test_who_lost_a_job_is_known_while_it_waits_again(store: DeliveringStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("a2")])
     fences = _claimed(store, "w1")
-    assert store.lost_workers(["a1", "a2"]) == {}
+    assert store.former_workers(["a1", "a2"]) == {}
     store.take_back("a1", fences["a1"])
-    assert store.lost_workers(["a1", "a2", "unknown"]) == {"a1": "w1"}
+    assert store.former_workers(["a1", "a2", "unknown"]) == {"a1": FormerWorker("w1")}
     store.claim(worker("w2"), ["a1"], LEASE_S)
-    assert store.lost_workers(["a1"]) == {}
-    assert store.lost_workers([]) == {}
+    assert store.former_workers(["a1"]) == {}
+    assert store.former_workers([]) == {}
+
+
+def test_who_gave_a_job_back_after_it_had_begun_is_known_to_the_next_worker(store: DeliveringStore) -> None:
+    store.apply([*ticketed("a1"), *ticketed("a2")])
+    fences = _claimed(store, "w1")
+    store.apply([begun("a1", fences["a1"])])
+    store.give_back("w1", fences)
+    assert store.former_workers(["a1", "a2"]) == {"a1": FormerWorker("w1", gave_back=True)}
+    first, second = store.claim(worker("w2"), ["a1", "a2"], LEASE_S)
+    assert (first.fence, first.former, first.lost_attempt) == (2, FormerWorker("w1", gave_back=True), None)
+    assert second.former is None
 
 
 def test_only_one_of_those_who_take_a_ticket_back_has_done_it(store: DeliveringStore) -> None:
@@ -357,7 +368,7 @@ def test_only_one_of_those_who_take_a_ticket_back_has_done_it(store: DeliveringS
     _claimed(store)
     assert [store.take_back("a1", 1), store.take_back("b1", 1)] == [Status.QUEUED, Status.LOST]
     assert [store.take_back("a1", 1), store.take_back("b1", 1)] == [None, None]
-    assert store.lost_workers(["a1"]) == {"a1": "w1"}
+    assert store.former_workers(["a1"]) == {"a1": FormerWorker("w1")}
 
 
 def test_an_old_fence_takes_nothing_back(store: DeliveringStore) -> None:
@@ -407,7 +418,7 @@ def test_what_was_given_back_counts_for_nothing(store: DeliveringStore) -> None:
         assert _claimed(store) == {"a1": fence}
         store.give_back("w1", {"a1": fence})
     (claim,) = store.claim_waiting(worker("w2"), 9, LEASE_S, older_than_s=0.0)
-    assert (claim.fence, claim.lost_worker) == (4, "")
+    assert (claim.fence, claim.former) == (4, None)
 
 
 def test_a_job_that_was_ended_to_be_given_back_begins_anew(store: DeliveringStore) -> None:
@@ -432,7 +443,7 @@ def test_a_waiting_job_can_be_withdrawn(store: DeliveringStore) -> None:
     assert store.withdraw("a1")
     record = store.find("a1")
     assert record.outcome is not None
-    assert (record.status, record.outcome.reason) == (Status.CANCELLED, "cancelled")
+    assert (record.status, record.outcome.reason) == (Status.CANCELLED, "not-started")
     assert not store.withdraw("a1")
     assert _claimed(store) == {}
     assert store.backlog() == []

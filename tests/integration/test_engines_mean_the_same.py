@@ -240,3 +240,47 @@ def test_gpus_that_are_nowhere_are_refused_before_anything_runs(here: Engine, th
         assert not list(store.records(HistoryQuery()))
     finally:
         store.close()
+
+
+# ---- cancelling and resuming: attempts count alike ------------------------------------------------------
+
+MORE_THAN_FIT = """
+name: nine
+jobs:
+  - name: "part_{i}"
+    command: "echo begun_{i} >> ran; while [ ! -e go ]; do sleep 0.05; done"
+    num_cpus: 2
+    parameters: {i: "1:9"}
+"""
+_NAMES = [f"part_{i}" for i in range(1, 10)]
+
+
+def _rows(desk: WorkflowDesk) -> list[tuple[str, str, int]]:
+    """Each job with its status and attempts."""
+    rows = desk.call("results", "nine", "--json", code=0).json["results"]
+    return sorted((row["job_name"], row["status"], row["attempts"]) for row in rows)
+
+
+def test_a_run_that_is_cancelled_and_resumed_counts_attempts_alike(here: Engine, there: Engine) -> None:
+    """Jobs that had begun ran once, and twice after resume; the others not at all, and once."""
+    for engine in (here, there):
+        desk = engine.desk
+        for name in ("ran", "go"):
+            (desk.folder / name).unlink(missing_ok=True)
+        driver = desk.start("run", desk.write(MORE_THAN_FIT), "--json", *engine.options)
+        wait_until(partial(_runs_or_is_over, desk, driver), timeout=120.0, what="a job")
+        assert driver.poll() is None, driver.communicate()[0]
+        desk.call("cancel", "nine", code=0, timeout=120.0)
+        driver.communicate(timeout=120)
+        began = {line.replace("begun", "part") for line in desk.lines("ran")}
+        assert _rows(desk) == [
+            (name, *(("terminated", 1) if name in began else ("canceled", 0))) for name in _NAMES
+        ]
+        (desk.folder / "go").touch()
+        desk.call("resume", "nine", code=0, timeout=120.0)
+        assert _rows(desk) == [(name, "completed", 2 if name in began else 1) for name in _NAMES]
+        assert len(began) < len(_NAMES), "some of them have to wait"
+
+
+def _runs_or_is_over(desk: WorkflowDesk, driver: "subprocess.Popen[str]") -> bool:
+    return driver.poll() is not None or bool(desk.lines("ran"))

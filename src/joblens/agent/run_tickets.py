@@ -18,12 +18,12 @@ from joblens.agent.run_placing import ClusterSide, RunPlacing, Telling
 from joblens.agent.run_reports import QueueReports
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.analysis.finding_codes import Code
-from joblens.model.delivery import Order, RetryLost, Ticket, WorkerInfo
+from joblens.model.delivery import FormerWorker, Order, RetryLost, Ticket, WorkerInfo
 from joblens.model.errors import LaunchError
-from joblens.model.job import Job, Record, Status
+from joblens.model.job import Attempt, Job, Record, Status
 from joblens.model.placing import Parcel, Room
 from joblens.model.plan import PlannedJob
-from joblens.model.run import RunFact
+from joblens.model.run import JobCancelled, RunFact
 from joblens.model.secrets import NO_SECRETS
 from joblens.model.writes import CancelAsked, JobEnded, JobQueued, TicketMade, Write
 from joblens.ports.deliveries import Deliveries
@@ -33,6 +33,7 @@ _SOONEST_S, _LATEST_S = 0.02, 0.2  # between looks: soon after something has end
 _LOOK_SHARE = 0.05  # of the time, at most, while it has to look often
 _REMIND_EVERY_S = 2.0
 _MOST_NAMES = 5  # of jobs in a line
+_CANCELLED = "cancelled"
 _END_LEASE_S = 60.0  # while a job that can have no place is ended
 
 
@@ -84,6 +85,7 @@ class RunTickets:
         )
         self._desk = TicketDesk(side.store, kit.loop, note)
         self._say = note
+        self._note_fact = note_fact
         self._calling = self._make_calling(note_fact)
         self._bundle: list[tuple[Job, Ticket, Parcel]] = []
         self._held: dict[str, Status] = {}  # jobs that have not ended, as they were last seen
@@ -198,10 +200,10 @@ class RunTickets:
     def _take_room(self, room: Room) -> None:
         self._reports.offered(float(room.places or 0), room.memory_bytes or 0)
 
-    def _take_news(self, news: tuple[list[Record], dict[str, str], float]) -> None:
+    def _take_news(self, news: tuple[list[Record], dict[str, FormerWorker], float]) -> None:
         self._is_asking = False
-        records, lost_workers, asked_s = news
-        self._tell_of_lost(records, lost_workers)
+        records, former_workers, asked_s = news
+        self._tell_of_lost(records, former_workers)
         for record in records:
             self._take(record)
         soonest_s = min(_LATEST_S, max(_SOONEST_S, asked_s / _LOOK_SHARE))
@@ -211,14 +213,14 @@ class RunTickets:
             self._pause_s = min(_LATEST_S, max(soonest_s, self._pause_s * 1.5))
         self._next_look_s = time.monotonic() + self._pause_s
 
-    def _tell_of_lost(self, records: Sequence[Record], lost_workers: Mapping[str, str]) -> None:
-        """One line for each worker, however many jobs it had."""
-        names: dict[str, list[str]] = {}
+    def _tell_of_lost(self, records: Sequence[Record], former: Mapping[str, FormerWorker]) -> None:
+        """One line for each worker that did not finish its jobs, however many these are."""
+        names: dict[FormerWorker, list[str]] = {}
         for record in records:
             uuid, attempt = record.job.uuid, record.attempt
-            if uuid in lost_workers and self._held.get(uuid) is not Status.QUEUED:
+            if uuid in former and self._held.get(uuid) is not Status.QUEUED:
                 self._told_lost.add(uuid)
-                names.setdefault(lost_workers[uuid], []).append(record.job.name)
+                names.setdefault(former[uuid], []).append(record.job.name)
             elif attempt is not None and record.outcome is not None and uuid in self._held:
                 self._lost_attempts[_place(record.job)] += attempt.number - 1
                 was_told = uuid in self._told_lost
@@ -229,7 +231,9 @@ class RunTickets:
         for worker, jobs in names.items():
             shown = ", ".join(jobs[:_MOST_NAMES]) + (", …" if len(jobs) > _MOST_NAMES else "")
             again = "is" if len(jobs) == 1 else "are"
-            self._side.warn(f"worker {worker} was lost: {shown} {again} queued again")
+            how = "had to stop" if worker.gave_back else "was lost"
+            where = "" if worker.host in worker.name else f" on {worker.host}"
+            self._side.warn(f"worker {worker.name}{where} {how}: {shown} {again} queued again")
 
     def _take(self, record: Record) -> None:
         uuid = record.job.uuid
@@ -241,7 +245,7 @@ class RunTickets:
         attempt, outcome = record.attempt, record.outcome
         if outcome is None or not record.status.is_final:
             if attempt is not None and record.status is Status.RUNNING and not began_before:
-                self._reports.began(uuid, attempt.started_at_us)
+                self._began(record, attempt)
             return
         del self._held[uuid]
         is_ours = uuid in self._ending
@@ -250,9 +254,19 @@ class RunTickets:
             self._reports.withdrawn(uuid)
         else:
             if attempt is not None and not began_before:
-                self._reports.began(uuid, attempt.started_at_us)
+                self._began(record, attempt)
+            if attempt is None and record.status is Status.CANCELLED:
+                # Somebody took the job out of the queue without asking the run. Resume leaves it alone, too.
+                self._note_fact(JobCancelled(_place(record.job), self._user))
+                outcome = replace(outcome, reason=_CANCELLED)
             self._reports.ended(uuid, outcome)
         self._reports.recorded(record)
+
+    def _began(self, record: Record, attempt: Attempt) -> None:
+        lost = self._lost_attempts.get(_place(record.job), 0)
+        if not record.status.is_final:
+            lost += attempt.number - 1
+        self._reports.began(record.job.uuid, attempt.started_at_us, lost)
 
     def _look_soon(self) -> None:
         self._pause_s = _SOONEST_S
@@ -314,15 +328,21 @@ class RunTickets:
         self._calling.wait()
 
 
-def _changed(store: QueueStore, before: dict[str, Status]) -> tuple[list[Record], dict[str, str], float]:
-    """Records of those that stand differently, who was lost with those that wait again, and how long it took
+def _changed(
+    store: QueueStore, before: dict[str, Status]
+) -> tuple[list[Record], dict[str, FormerWorker], float]:
+    """Records of those that stand differently, who did not finish those that wait again, and how long it took
     to learn which these are. Unknown ones are not in the store yet."""
     began_s = time.monotonic()
     states = store.states(list(before))
     asked_s = time.monotonic() - began_s
     changed = [uuid for uuid, status in states.items() if status is not before[uuid]]
     again = [uuid for uuid in changed if states[uuid] is Status.QUEUED]
-    return [store.find(uuid) for uuid in changed], store.lost_workers(again) if again else {}, asked_s
+    former = store.former_workers(again) if again else {}
+    if former:
+        hosts = {worker.name: worker.host for worker in store.workers()}
+        former = {uuid: replace(one, host=hosts.get(one.name, "")) for uuid, one in former.items()}
+    return [store.find(uuid) for uuid in changed], former, asked_s
 
 
 def _parcel(job: Job, planned: PlannedJob) -> Parcel:

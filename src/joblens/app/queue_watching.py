@@ -216,7 +216,8 @@ def task_status(
     """`holders`: which worker has which job, where that is known."""
     now_us = time.time_ns() // 1000
     if record.status is Status.QUEUED and record.job.queue:
-        lost_worker = store.lost_workers([record.job.uuid]).get(record.job.uuid, "")
+        former = store.former_workers([record.job.uuid]).get(record.job.uuid)
+        lost_worker = "" if former is None else former.name
         waits_at = place_of_waiting(store, record)
         return status_form(record, now_us=now_us, lost_worker=lost_worker, waits_at=waits_at)
     if record.status is not Status.RUNNING:

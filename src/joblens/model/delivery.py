@@ -62,14 +62,22 @@ class Ticket(Struct, frozen=True, kw_only=True, omit_defaults=True):
     after: str = ""  # uuid of a job that has to succeed first; when it does not, this one is cancelled
 
 
+class FormerWorker(Struct, frozen=True):
+    """The last worker that began a job and did not finish it."""
+
+    name: str
+    gave_back: bool = False  # it had to stop, and said so: its node or its time was at an end
+    host: str = ""
+
+
 class Claim(Struct, frozen=True, kw_only=True):
     """A ticket that a worker holds now."""
 
     job: Job
     ticket: Ticket
     fence: int  # 1 for the first worker that took it; also the number of its attempt
-    lost_worker: str = ""  # who had it before, if anybody
-    lost_attempt: Attempt | None = None
+    former: FormerWorker | None = None  # it ran before, without an end
+    lost_attempt: Attempt | None = None  # of a worker that was lost: processes of it may still run
 
 
 class Holding(Struct, frozen=True):

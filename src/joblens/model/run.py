@@ -250,3 +250,4 @@ class JobResult(Struct, frozen=True, omit_defaults=True):
     duration_s: float | None = None
     cpu_usec: int | None = None
     memory_bytes: int | None = None
+    tries: int = 1  # one more for each worker that did not finish it

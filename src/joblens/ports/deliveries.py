@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
+from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
 from joblens.model.job import Status
 from joblens.model.placing import Room
 
@@ -43,7 +43,8 @@ class Deliveries(Protocol):
         ...
 
     def give_back(self, worker: str, held: Mapping[str, int]) -> None:
-        """What was claimed and has not begun: others may take it at once, and it counts for nothing."""
+        """Others may take them at once, and it counts for nothing. Of one that had begun the worker is noted
+        (`former_workers`)."""
         ...
 
     def holdings(self, *, near: WorkerInfo | None = None, of: Collection[str] | None = None) -> list[Holding]:
@@ -85,8 +86,8 @@ class Deliveries(Protocol):
         """Of many jobs at once, cheaply. Unknown ones are missing."""
         ...
 
-    def lost_workers(self, uuids: Sequence[str]) -> dict[str, str]:
-        """Of those that wait again because their worker was lost: its name."""
+    def former_workers(self, uuids: Sequence[str]) -> dict[str, FormerWorker]:
+        """Of those that wait again because their worker was lost, or gave them back after they had begun."""
         ...
 
     def now_us(self) -> int:

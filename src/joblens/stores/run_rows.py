@@ -83,6 +83,7 @@ def read_results(ask: Ask, run_uuid: str) -> list[JobResult]:
             None if duration_us is None else duration_us / 1_000_000,
             cpu_usec,
             memory_bytes,
+            max(1, fence),
         )
         for (
             index,
@@ -96,5 +97,6 @@ def read_results(ask: Ask, run_uuid: str) -> list[JobResult]:
             duration_us,
             cpu_usec,
             memory_bytes,
+            fence,
         ) in ask("run_results", run_uuid)
     ]
