@@ -5,9 +5,9 @@ The ticket of a labelled job lies under a name of its own in the store and at th
 and label together. So one index finds what a worker may claim, and messages wake the right workers."""
 
 from collections.abc import Iterable
-from urllib.parse import quote, unquote
 
 _MARK = ":"  # between queue and label; no queue that people name has it
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 LONGEST_LABEL = 100
 _LONGEST_ROUTE = 140  # of the label, written as part of the name of a file or key
 
@@ -38,8 +38,21 @@ def routes_of(queues: Iterable[str], labels: Iterable[str]) -> tuple[str, ...]:
 
 def queue_and_label(route: str) -> tuple[str, str]:
     queue, mark, label = route.rpartition(_MARK)
-    return (queue, unquote(label)) if mark and label and queue else (route, "")
+    return (queue, _unescaped(label)) if mark and label and queue else (route, "")
 
 
 def _escaped(label: str) -> str:
-    return quote(label, safe="").replace("~", "%7E")
+    """Fit for the name of a file and of a key."""
+    return "".join(chr(one) if one in _PLAIN else f"%{one:02X}" for one in label.encode())
+
+
+def _unescaped(text: str) -> str:
+    first, *others = text.encode("ascii", "replace").split(b"%")
+    return b"".join([first, *(_unescaped_piece(one) for one in others)]).decode("utf-8", "replace")
+
+
+def _unescaped_piece(piece: bytes) -> bytes:
+    try:
+        return bytes([int(piece[:2], 16)]) + piece[2:]
+    except ValueError:
+        return b"%" + piece
