@@ -11,11 +11,12 @@ from typing import Protocol
 import pytest
 from msgspec.structs import replace
 
-from joblens.model.delivery import FormerWorker, RetryLost, WorkerInfo
+from joblens.model.delivery import Claim, FormerWorker, RetryLost, WorkerInfo
 from joblens.model.details import Details
 from joblens.model.errors import UnknownJob
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Status
+from joblens.model.labels import queue_and_label
 from joblens.model.writes import CancelAsked
 from joblens.ports.deliveries import Deliveries
 from joblens.ports.store import Store
@@ -623,3 +624,56 @@ def test_sooner_or_later_a_worker_hears_how_many_there_are(store: DeliveringStor
     store.renew(worker("w2"), {}, LEASE_S)
     counts = {store.renew(worker("w1"), {}, LEASE_S).workers for _ in range(400)}
     assert counts == {0, 2}
+
+
+# -- labels
+
+
+def _uuids(claims: list[Claim]) -> list[str]:
+    return [claim.job.uuid for claim in claims]
+
+
+def test_a_worker_claims_only_jobs_with_its_label_and_one_without_only_those_without(
+    store: DeliveringStore,
+) -> None:
+    labels = {"a1": "", "a2": "windows", "a3": "Windows", "a4": "gpu", "a5": ""}
+    for uuid, label in labels.items():
+        store.apply(ticketed(uuid, label=label))
+    assert _uuids(store.claim_waiting(worker("w1", labels=("windows",)), 10, LEASE_S)) == ["a2"]
+    assert _uuids(store.claim_waiting(worker("w2"), 10, LEASE_S)) == ["a1", "a5"]
+    assert store.claim_waiting(worker("w3", labels=("linux",)), 10, LEASE_S) == []
+    assert _uuids(store.claim_waiting(worker("w4", labels=("gpu", "Windows")), 10, LEASE_S)) == ["a3", "a4"]
+
+
+def test_a_job_that_is_named_is_claimed_only_by_a_worker_with_its_label(store: DeliveringStore) -> None:
+    store.apply([*ticketed("a1", label="windows"), *ticketed("a2")])
+    assert _uuids(store.claim(worker("w1"), ["a1", "a2"], LEASE_S)) == ["a2"]
+    assert store.find("a1").status is Status.QUEUED
+    assert _uuids(store.claim(worker("w2", labels=("windows",)), ["a1"], LEASE_S)) == ["a1"]
+
+
+def test_a_job_with_a_label_waits_for_another_worker_with_it_when_its_own_is_lost(
+    store: DeliveringStore,
+) -> None:
+    store.apply(ticketed("a1", label="my label/é"))
+    [claim] = store.claim_waiting(worker("w1", labels=("my label/é",)), 1, LEASE_S)
+    store.take_back("a1", claim.fence)
+    assert store.claim_waiting(worker("w2"), 1, LEASE_S) == []
+    assert _uuids(store.claim_waiting(worker("w3", labels=("my label/é",)), 1, LEASE_S)) == ["a1"]
+
+
+def test_the_backlog_tells_jobs_of_each_label_apart(store: DeliveringStore) -> None:
+    store.apply([*ticketed("a1", label="gpu"), *ticketed("a2", label="gpu"), *ticketed("a3")])
+    found = {queue_and_label(one.queue): one.waiting for one in store.backlog()}
+    assert found == {("q", "gpu"): 2, ("q", ""): 1}
+
+
+def test_a_worker_is_known_with_its_labels(store: DeliveringStore) -> None:
+    store.renew(worker("w1", labels=("gpu",)), {}, LEASE_S)
+    assert [one.labels for one in store.workers()] == [("gpu",)]
+
+
+def test_labels_cost_a_claim_no_other_query(store: DeliveringStore) -> None:
+    """The label is part of the indexed name under which a ticket waits."""
+    assert worker("w1", queues=("q", "r"), labels=("gpu",)).routes == ("q:gpu", "r:gpu")
+    assert worker("w1", queues=("q",)).routes == ("q",)

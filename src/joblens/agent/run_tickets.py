@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from joblens.agent.kit import ALL_JOBS, Kit
 from joblens.agent.outcome import not_started
 from joblens.agent.run_attempts import RUN_ATTEMPT_VARIABLES, PreparedAttempt
-from joblens.agent.run_calling import Ringing, RunCalling, WorkerCall
+from joblens.agent.run_calling import CallingByLabel, Ringing, RunCalling, WorkerCall
 from joblens.agent.run_placing import ClusterSide, RunPlacing, Telling
 from joblens.agent.run_reports import QueueReports
 from joblens.agent.ticket_desk import TicketDesk
@@ -21,6 +21,7 @@ from joblens.analysis.finding_codes import Code
 from joblens.model.delivery import FormerWorker, Order, RetryLost, Ticket, WorkerInfo
 from joblens.model.errors import LaunchError
 from joblens.model.job import Attempt, Job, Record, Status
+from joblens.model.labels import queue_and_label, route_of, unserved_words
 from joblens.model.placing import Parcel, Room
 from joblens.model.plan import PlannedJob
 from joblens.model.run import JobCancelled, RunFact
@@ -50,6 +51,9 @@ class QueueSide(Struct, frozen=True, kw_only=True):
     retry_lost: RetryLost
     most_deliveries: int
     warn: Callable[[str], None]
+    own_labels: frozenset[str] = frozenset()  # of jobs that workers without a label run as well
+    served: Callable[[Deliveries], frozenset[str]] | None = None  # routes that workers of now take jobs from
+    call_labelled: WorkerCall | None = None  # on a cluster: who tells workers with a label
     # CPUs and memory that its workers have together now; None: there are no workers. A cluster has its room.
     offer: Callable[[Deliveries], tuple[float, int] | None] | None = None
 
@@ -92,6 +96,8 @@ class RunTickets:
         self._ending: set[str] = set()  # of them, those that this run wants to end
         self._lost_attempts: Counter[int] = Counter()  # with their workers, of each job of the plan
         self._told_lost: set[str] = set()  # jobs under way of which it was told that their worker was lost
+        self._labelled: dict[str, str] = {}  # jobs for workers with a label, and the route of each
+        self._unserved: set[str] = set()  # routes that no worker serves, as was told
         self._is_asking = False
         self._pause_s = _SOONEST_S
         self._next_look_s = 0.0
@@ -111,11 +117,17 @@ class RunTickets:
             has_taken_back=self._look_soon,
             cannot_be=self._cannot_be,
         )
-        return RunPlacing(self._kit, side.call, self._desk, telling)
+        placing = RunPlacing(self._kit, side.call, self._desk, telling)
+        if side.call_labelled is None:
+            return placing
+        return CallingByLabel(
+            placing, Ringing(side.call_labelled, lambda text: loop.call(lambda: side.warn(text)))
+        )
 
     def start(self, attempt: PreparedAttempt, planned: PlannedJob) -> None:
         """It goes with the next `flush`."""
-        queue = self._side.queue_of(planned)
+        label = "" if planned.label in self._side.own_labels else planned.label
+        queue = route_of(self._side.queue_of(planned), label)
         written = {name: value for name, value in attempt.job.env.items() if name in attempt.env}
         env = {**self._common_env, **attempt.env}
         lost = self._lost_attempts.get(_place(attempt.job), 0)
@@ -125,6 +137,7 @@ class RunTickets:
         ticket = Ticket(
             uuid=job.uuid,
             queue=queue,
+            label=label,
             order=Order(
                 argv=attempt.argv,
                 env=env,
@@ -137,6 +150,8 @@ class RunTickets:
             most_deliveries=self._side.most_deliveries,
         )
         self._held[job.uuid] = Status.QUEUED
+        if label:
+            self._labelled[job.uuid] = queue
         self._bundle.append((job, ticket, _parcel(job, planned)))
 
     def follow(self, records: Sequence[Record], jobs: Sequence[PlannedJob]) -> None:
@@ -144,6 +159,8 @@ class RunTickets:
         self._begin()
         for record in records:
             self._held[record.job.uuid] = record.status
+            if queue_and_label(record.job.queue)[1]:
+                self._labelled[record.job.uuid] = record.job.queue
         self._calling.follow([_parcel(one.job, planned) for one, planned in zip(records, jobs, strict=True)])
         for record in records:
             self._calling.is_now(record.job.uuid, record.status)
@@ -188,6 +205,8 @@ class RunTickets:
             self._calling.remind()
             if self._side.offer is not None:
                 self._desk.ask(self._side.offer, self._take_offer, lambda: None)
+            if self._side.served is not None and self._labelled:
+                self._desk.ask(self._side.served, self._take_served, lambda: None)
         self._is_asking = True
         before = dict(self._held)
         self._desk.ask(lambda _: _changed(self._side.store, before), self._take_news, self._look_later)
@@ -196,6 +215,20 @@ class RunTickets:
         """Workers that came while it runs."""
         if together is not None:
             self._reports.offered(*together)
+
+    def _take_served(self, routes: frozenset[str]) -> None:
+        """Tells of labels that no worker serves while jobs wait for one, once until one does."""
+        waiting: dict[str, list[str]] = {}
+        for uuid, route in self._labelled.items():
+            if self._held.get(uuid) is Status.QUEUED and route not in routes:
+                waiting.setdefault(route, []).append(uuid)
+        for route in sorted(waiting.keys() - self._unserved):
+            self._side.warn(unserved_words(route, len(waiting[route])))
+        for route, uuids in waiting.items():
+            label = queue_and_label(route)[1]
+            for uuid in uuids:
+                self._reports.waits(uuid, f"waits for a worker with the label '{label}'")
+        self._unserved = set(waiting)
 
     def _take_room(self, room: Room) -> None:
         self._reports.offered(float(room.places or 0), room.memory_bytes or 0)
@@ -248,6 +281,7 @@ class RunTickets:
                 self._began(record, attempt)
             return
         del self._held[uuid]
+        self._labelled.pop(uuid, None)
         is_ours = uuid in self._ending
         self._ending.discard(uuid)
         if attempt is None and record.status is Status.CANCELLED and is_ours:

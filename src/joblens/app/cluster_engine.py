@@ -13,6 +13,7 @@ from joblens.agent.run_tickets import QueueSide
 from joblens.app.drivers import Warn
 from joblens.app.hire_desk import FileHireDesk
 from joblens.app.queueing import open_queue_store
+from joblens.app.worker_calls import WorkerCaller, served_routes
 from joblens.app.workflow_runs import enabled_places
 from joblens.engine.cluster_places import ClusterPlaces
 from joblens.engine.offer import Offer
@@ -21,6 +22,7 @@ from joblens.model.placing import Parcel, Placed, Room, queue_of_run
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import Run, RunOptions
 from joblens.model.settings import Settings
+from joblens.plan.labelled_jobs import jobs_elsewhere
 from joblens.ports.hiring import HireDesk
 from joblens.ports.placer import LooksAhead, Placer, QueueChoice, TellsPlaces
 from joblens.ports.store import Store
@@ -60,6 +62,7 @@ def check_cluster(
     places: Iterable[int] = range(len(plan.jobs)) if enabled is None else sorted(enabled)
     if again is not None:
         places = sorted(set(places) & set(again))
+    places = sorted(set(places) - jobs_elsewhere(plan, options.labels))
     try:
         placer.check([_parcel(plan, place, options.engine) for place in places])
     finally:
@@ -76,6 +79,7 @@ def places_in_words(
     try:
         if not isinstance(placer, TellsPlaces):
             return ""
+        places = sorted(set(places) - jobs_elsewhere(plan, options.labels))
         return placer.in_words([_parcel(plan, place, options.engine) for place in places])
     except JoblensError:
         return ""
@@ -101,7 +105,9 @@ class ClusterEngine:
 
     def __init__(self, run: Run, plan: Plan, settings: Settings, config: str | None, warn: Warn) -> None:
         self._run = run
+        self._plan = plan
         self._settings = settings
+        self._config = config
         self._warn = warn
         self._desk = FileHireDesk(settings, config, run.uuid)
         self._placer = open_placer(plan, run.options, settings, self._desk, warn)
@@ -119,6 +125,9 @@ class ClusterEngine:
             again = self._run.again
             if again is not None:
                 enabled = set(again) if enabled is None else set(again) & set(enabled)
+            elsewhere = jobs_elsewhere(self._plan, self._run.options.labels)
+            if elsewhere:  # allocations are not for them
+                enabled = set(range(len(self._plan.jobs)) if enabled is None else enabled) - elsewhere
             self._placer.expect(enabled, expected_s)
 
     def shown_offer(self, offer: Offer) -> Offer:
@@ -142,16 +151,30 @@ class ClusterEngine:
                 placed=placed_before(store, run.uuid),
             ),
             queue_of=self._queue_of(),
+            own_labels=frozenset(run.options.labels),
+            served=served_routes(settings),
+            call_labelled=WorkerCaller(settings, self._config, self._warn) if self._has_labels() else None,
             retry_lost=settings.queue.retry_lost,
             most_deliveries=settings.queue.most_deliveries,
             warn=self._warn,
         )
 
+    def _has_labels(self) -> bool:
+        return bool(jobs_elsewhere(self._plan, self._run.options.labels))
+
     def _queue_of(self) -> Callable[[PlannedJob], str]:
-        run, placer = self._run, self._placer
-        if isinstance(placer, QueueChoice):
-            return placer.queue_of
-        return lambda planned: queue_of_run(run.options.engine, run.uuid, planned.scheduler)
+        """Jobs with a label are for workers that somebody starts, on the queue that these serve."""
+        run, placer, usual = self._run, self._placer, self._settings.queue.name
+        served = frozenset(run.options.labels)
+
+        def queue_of(planned: PlannedJob) -> str:
+            if planned.label and planned.label not in served:
+                return planned.queue or usual
+            if isinstance(placer, QueueChoice):
+                return placer.queue_of(planned)
+            return queue_of_run(run.options.engine, run.uuid, planned.scheduler)
+
+        return queue_of
 
     def close(self, *, is_over: bool) -> None:
         if is_over:

@@ -36,6 +36,7 @@ from joblens.model.plan import Plan
 from joblens.model.run import JobState, OutputsMissing, Run, RunEnded, RunStarted, RunStatus
 from joblens.model.settings import Settings
 from joblens.model.writes import JobEnded, RunNoted, Write
+from joblens.plan.labelled_jobs import jobs_elsewhere
 from joblens.ports.store import Store
 from joblens.stores.journal import JournaledStore
 
@@ -111,7 +112,7 @@ class _Driving:
         if options.engine == "local":
             return machine_offer(options)
         from joblens.app import cluster_engine
-        from joblens.app.run_engine import run_offer
+        from joblens.app.run_engine import own_places, run_offer
 
         if cluster_engine.is_cluster(options.engine):
             self._cluster = cluster_engine.ClusterEngine(
@@ -119,7 +120,7 @@ class _Driving:
             )
             return self._cluster.offer()
         offer = run_offer(self._plan, options, self._settings, self._log.warn)
-        check_fit(self._plan, offer, enabled_places(self._plan, options))
+        check_fit(self._plan, offer, own_places(self._plan, options))
         return offer
 
     def _open_side(self, kit: Kit) -> "QueueSide | None":
@@ -215,10 +216,17 @@ class _Driving:
             enforce=self._run.options.enforce and self._settings.limits.enforce,
             expected_s=kit.recorder.read(self._expected),
             may_go_ahead=self._plan.execution.staggered_start_s <= 0,
+            elsewhere=self._elsewhere(),
         )
         if self._cluster is not None:
             self._cluster.expect(choices.enabled, choices.expected_s)
         return Schedule(self._plan, self._offer, structs.replace(choices, **self._choices_of_queue()))
+
+    def _elsewhere(self) -> frozenset[int]:
+        options = self._run.options
+        if options.engine == "local":
+            return frozenset()
+        return jobs_elsewhere(self._plan, options.labels)
 
     def _choices_of_queue(self) -> dict[str, Any]:
         options = self._run.options

@@ -5,21 +5,20 @@ from contextlib import closing
 
 from msgspec.structs import replace
 
-from joblens.agent.run_calling import Tickets
 from joblens.agent.run_tickets import QueueSide
 from joblens.app.bells import (
     StartedWorker,
     check_broker,
     living_workers,
-    open_bell,
-    remind_workers,
+    plain_bell,
     settings_of_run,
 )
 from joblens.app.cluster_engine import check_cluster, is_cluster
 from joblens.app.drivers import Warn, open_deliveries
 from joblens.app.machine_offer import check_fit, less_reserve, machine_offer, without_names
 from joblens.app.owning import current_user
-from joblens.app.queueing import QueueStore, open_queue_store
+from joblens.app.queueing import open_queue_store
+from joblens.app.worker_calls import WorkerCaller, served_routes
 from joblens.app.workflow_runs import enabled_places
 from joblens.engine.offer import Offer
 from joblens.model.delivery import WorkerInfo
@@ -27,45 +26,12 @@ from joblens.model.errors import InputError, PlanError
 from joblens.model.plan import Plan
 from joblens.model.run import RunOptions
 from joblens.model.settings import Settings
+from joblens.plan.labelled_jobs import jobs_elsewhere
 from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
 from joblens.runners.broker_url import check_queue
 
 _SHOWN = 10
-
-
-class WorkerCaller:
-    """Tells workers of a run's jobs, on the thread it is used on."""
-
-    def __init__(self, settings: Settings, config: str | None, warn: Warn) -> None:
-        self._settings = settings
-        self._config = config
-        self._warn = warn
-        self._store: QueueStore | None = None
-        self._bell: Bell | None = None  # of a broker that is configured: connected once
-
-    def ring(self, tickets: Tickets) -> None:
-        bell = self._bell or open_bell(self._settings, self._open(), self._config)
-        if self._settings.queue.broker:
-            self._bell = bell
-            bell.ring(tickets)
-            return
-        with closing(bell):  # workers come and go: who is to be told is found out each time
-            bell.ring(tickets)
-
-    def remind(self) -> None:
-        remind_workers(self._settings, self._open(), self._config)
-
-    def close(self) -> None:
-        if self._bell is not None:
-            self._bell.close()
-        if self._store is not None:
-            self._store.close()
-
-    def _open(self) -> QueueStore:
-        if self._store is None:
-            self._store = open_queue_store(self._settings, self._warn)
-        return self._store
 
 
 def open_side(
@@ -83,11 +49,22 @@ def open_side(
         store=open_queue_store(settings, warn),
         call=WorkerCaller(settings, config, warn),
         queue_of=lambda planned: planned.queue or usual,
+        own_labels=frozenset(options.labels),
+        served=served_routes(settings),
         retry_lost=settings.queue.retry_lost,
         most_deliveries=settings.queue.most_deliveries,
         warn=warn,
         offer=offer,
     )
+
+
+def own_places(plan: Plan, options: RunOptions) -> frozenset[int] | None:
+    """Of jobs that the run's own workers are to run; None: all."""
+    enabled = enabled_places(plan, options)
+    elsewhere = jobs_elsewhere(plan, options.labels)
+    if not elsewhere:
+        return enabled
+    return (frozenset(range(len(plan.jobs))) if enabled is None else enabled) - elsewhere
 
 
 def run_offer(plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -> Offer:
@@ -108,14 +85,16 @@ def _workers_of(queues: set[str], settings: Settings, deliveries: Deliveries) ->
     return [
         worker
         for worker in living_workers(settings, deliveries)
-        if queues & set(worker.queues) and (worker.any_user or worker.user == current_user())
+        if queues & set(worker.queues)
+        and not worker.labels  # they are no part of what the run may fill
+        and (worker.any_user or worker.user == current_user())
     ]
 
 
 def _peek(settings: Settings, deliveries: object) -> Bell | None:
     if settings.queue.broker:
         return None
-    bell = open_bell(settings, deliveries)  # type: ignore[arg-type]
+    bell = plain_bell(settings, deliveries)  # type: ignore[arg-type]
     bell.close()
     return bell
 
@@ -143,7 +122,7 @@ def check_for_workers(
         return
     check_broker(settings)
     offer = run_offer(plan, options, settings, lambda _text: None)  # warnings come when it is driven
-    places = enabled_places(plan, options)
+    places = own_places(plan, options)
     check_fit(plan, offer, places)
     check_fit(plan, _most_of_one(plan, options, settings, offer), places)
 

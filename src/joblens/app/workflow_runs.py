@@ -16,6 +16,7 @@ from joblens.model.run import Run, RunOptions, Workflow
 from joblens.model.secrets import redact_text
 from joblens.model.settings import Settings
 from joblens.model.writes import RunCreated, WorkflowCreated
+from joblens.plan.labelled_jobs import refuse_elsewhere
 from joblens.plan.srun_signal import srun_signal
 from joblens.ports.store import Store
 
@@ -113,6 +114,7 @@ def check_plan(plan: Plan, options: RunOptions, again: tuple[int, ...] | None = 
     if again is not None:
         places &= set(again)
     if options.engine == "local":  # what workers can take is found out when it is driven
+        refuse_elsewhere(plan, options.labels, places)
         check_fit(plan, machine_offer(options), places)
     _check_inputs(plan, options.cwd, places)
 

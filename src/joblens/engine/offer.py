@@ -45,6 +45,7 @@ class Choices(Struct, frozen=True, kw_only=True):
     expected_s: Mapping[int, float] = field(default_factory=dict)  # durations known from history, by index
     may_go_ahead: bool = True  # StartAttempt(behind=True) is understood by whoever carries it out
     ahead: Ahead = Ahead()
+    elsewhere: Collection[int] = ()  # jobs for workers that are not part of the offer: they take none of it
     lost_is_final: bool = False  # workers take lost jobs up again themselves, where they may run twice
 
 

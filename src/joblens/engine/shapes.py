@@ -14,16 +14,19 @@ class Buckets:
         self._enforce = choices.enforce
         self._limit_resources = plan.execution.limit_resources
         self._buckets: list[Bucket] = []
-        self._numbers: dict[Requirements, int] = {}
+        self._numbers: dict[tuple[Requirements, bool], int] = {}
+        self._elsewhere = frozenset(choices.elsewhere)
         self.least = self._whole  # of each resource, what the job that takes least of it takes
-        self._of_job = array("i", (self._number_of(job.requirements) for job in plan.jobs))
+        self._of_job = array(
+            "i", (self._number_of(index, job.requirements) for index, job in enumerate(plan.jobs))
+        )
 
     def of(self, index: int) -> Bucket:
         return self._buckets[self._of_job[index]]
 
     def change(self, index: int, requirements: Requirements) -> None:
         """The next attempt asks for something else."""
-        self._of_job[index] = self._number_of(requirements)
+        self._of_job[index] = self._number_of(index, requirements)
 
     def grow(self, whole: Shape) -> None:
         """What is offered: attempts that ask for more than any before may fit now."""
@@ -32,12 +35,14 @@ class Buckets:
     def size_of(self, index: int) -> float:
         return self.of(index).shape.share_of(self._whole)
 
-    def _number_of(self, requirements: Requirements) -> int:
-        number = self._numbers.get(requirements)
+    def _number_of(self, index: int, requirements: Requirements) -> int:
+        is_elsewhere = index in self._elsewhere
+        number = self._numbers.get((requirements, is_elsewhere))
         if number is not None:
             return number
-        number = self._numbers[requirements] = len(self._buckets)
-        bucket = Bucket(number, requirements, is_limited=self._is_limited(requirements))
+        number = self._numbers[requirements, is_elsewhere] = len(self._buckets)
+        is_limited = self._is_limited(requirements)
+        bucket = Bucket(number, requirements, is_limited=is_limited, is_elsewhere=is_elsewhere)
         bucket.can_fit = bucket.shape.within(self._whole)
         self._buckets.append(bucket)
         self.least = Shape(*map(min, self.least, bucket.shape))

@@ -6,10 +6,10 @@ and label together. So one index finds what a worker may claim, and messages wak
 
 from collections.abc import Iterable
 
+_USUAL_QUEUE = "default"  # of the setting queue.name
 _MARK = ":"  # between queue and label; no queue that people name has it
-_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
-LONGEST_LABEL = 100
-_LONGEST_ROUTE = 140  # of the label, written as part of the name of a file or key
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_LONGEST = 80  # as part of the name of a file or key
 
 
 def label_problem(label: str) -> str:
@@ -20,8 +20,10 @@ def label_problem(label: str) -> str:
         return "begins or ends with whitespace"
     if not label.isprintable():
         return "has characters that cannot be printed"
-    if len(label) > LONGEST_LABEL or len(_escaped(label)) > _LONGEST_ROUTE:
-        return f"is too long: at most {LONGEST_LABEL} letters, fewer where they are not ASCII"
+    if len(_escaped(label)) > _LONGEST:
+        return (
+            f"is too long: at most {_LONGEST} letters and digits; other characters count three times or more"
+        )
     return ""
 
 
@@ -39,6 +41,18 @@ def routes_of(queues: Iterable[str], labels: Iterable[str]) -> tuple[str, ...]:
 def queue_and_label(route: str) -> tuple[str, str]:
     queue, mark, label = route.rpartition(_MARK)
     return (queue, _unescaped(label)) if mark and label and queue else (route, "")
+
+
+def unserved_words(route: str, waiting: int = 0) -> str:
+    """Ends with the command that starts a worker for it."""
+    queue, label = queue_and_label(route)
+    where = "" if queue == _USUAL_QUEUE else f" --queues {queue}"
+    quoted = label if all(ord(one) in _PLAIN for one in label) else "'" + label.replace("'", "'\\''") + "'"
+    jobs = {0: "", 1: ", and 1 job waits for it"}.get(waiting, f", and {waiting} jobs wait for it")
+    return (
+        f"no worker with the label '{label}' serves the queue {queue}{jobs}: "
+        f"start one with joblens worker --label {quoted}{where}"
+    )
 
 
 def _escaped(label: str) -> str:

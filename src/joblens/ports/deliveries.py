@@ -19,7 +19,8 @@ class Deliveries(Protocol):
     def claim(
         self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: Room | None = None
     ) -> list[Claim]:
-        """Of these, those that are waiting and that the worker may take (its user's, unless `any_user`).
+        """Of these, those that are waiting and that the worker may take (its user's, unless `any_user`; with
+        one of its labels, or without one where it has none).
         `room`: together they take no more than that; what does not fit is left to others. A job takes what
         was written that it needs, of places and of time only where that is counted."""
         ...
@@ -33,9 +34,9 @@ class Deliveries(Protocol):
         older_than_s: float = 0.0,
         room: Room | None = None,
     ) -> list[Claim]:
-        """The oldest waiting ones of the worker's queues, whose message may have been lost. Claims by several
-        workers at once never wait for each other and never get the same ticket. `room` as above; behind those
-        that do not fit so many are looked at as is cheap."""
+        """The oldest waiting ones of the worker's queues and labels, whose message may have been lost. Claims
+        by several workers at once never wait for each other and never get the same ticket. `room` as above;
+        behind those that do not fit so many are looked at as is cheap."""
         ...
 
     def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:

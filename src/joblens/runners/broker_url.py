@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 from msgspec import Struct, field
 
 from joblens.model.errors import InputError
+from joblens.model.labels import queue_and_label
 from joblens.model.secret_names import is_secret_name
 from joblens.model.secrets import REDACTED
 
@@ -160,6 +161,12 @@ def check_queue(name: str) -> str:
             f"{name!r} cannot be the name of a queue",
             hint="letters, digits, '_', '-' and '.', at most 100, beginning with a letter, a digit or '_'",
         )
+    return name
+
+
+def check_route(name: str) -> str:
+    """A queue, or a queue and a label (model.labels)."""
+    check_queue(queue_and_label(name)[0])
     return name
 
 

@@ -179,7 +179,7 @@ JOB = section(
     key("env", Kind.ENV, "Environment of this job, over the workflow's."),
     key("priority", Kind.INT, "Higher goes first among jobs that are ready.", default=0),
     key("stdio", Kind.SECTION, "Where its output goes, if not as execution_config says.", section="stdio"),
-    key("label", Kind.TEXT, "A word to show and to choose by."),
+    key("label", Kind.TEXT, "Only workers with this label run it; without one, only workers without one."),
     key("queue", Kind.TEXT, "Queue of the workers it is for, with --engine celery."),
     choice(
         "retry_lost",

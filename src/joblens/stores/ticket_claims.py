@@ -48,7 +48,7 @@ def claim_oldest(
     def oldest(count: int) -> Sequence[tuple[Any, ...]]:
         return book.ask(
             "oldest_waiting",
-            queues=list(dict.fromkeys(worker.queues)),
+            queues=list(worker.routes),
             until_us=until_us,
             user=only_user(worker),
             most=count,
@@ -67,8 +67,9 @@ def claim_oldest(
 def any_waiting(book: TicketBook, worker: WorkerInfo, older_than_s: float) -> bool:
     until_us = book.now_us() - round(older_than_s * _SECOND)
     user = only_user(worker)
-    queues = dict.fromkeys(worker.queues)
-    return any(book.ask("first_waiting", queue=queue, until_us=until_us, user=user) for queue in queues)
+    return any(
+        book.ask("first_waiting", queue=route, until_us=until_us, user=user) for route in worker.routes
+    )
 
 
 def _claim(
@@ -100,7 +101,7 @@ def _claim(
         except ValueError as error:  # left alone it would be found again and again, by every worker
             unwanted.append((uuid, fence, unreadable(at_us, str(error))))
             continue
-        if left.take(claim.job.requirements):
+        if worker.serves(claim.ticket.label) and left.take(claim.job.requirements):
             numbers.append(number)
             claims.append(claim)
     if numbers:
