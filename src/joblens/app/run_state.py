@@ -26,6 +26,7 @@ class JobStanding(Struct, frozen=True, kw_only=True):
 
     index: int
     name: str
+    label: str = ""
     state: JobState
     why: str
     results: tuple[JobResult, ...]  # its attempts
@@ -72,6 +73,7 @@ def state_of_run(store: Store, run: Run) -> RunState:
             JobStanding(
                 index=index,
                 name=job.name,
+                label=job.label,
                 state=state,
                 why=why,
                 results=tried,

@@ -93,6 +93,7 @@ def _row(job: JobStanding, record: Record | None, attempts: int) -> ResultRow:
     return ResultRow(
         index=job.index,
         name=job.name,
+        label=job.label,
         state=job.state,
         why=why,
         attempts=attempts,

@@ -55,11 +55,15 @@ def render_running(records: Sequence[Record], *, now_us: int, width: int, paint:
         ]
         for record in records
     ]
+    listed: tuple[Column, ...] = _LIST_COLUMNS
+    if any(record.job.label for record in records):
+        rows = [[*row[:-1], clean(one.job.label), row[-1]] for row, one in zip(rows, records, strict=True)]
+        listed = (*_LIST_COLUMNS[:-1], Column("LABEL", gives_way=True, least=6), _LIST_COLUMNS[-1])
     if not any(record.job.queue for record in records):
-        return render_table(_LIST_COLUMNS, rows, width, paint)
+        return render_table(listed, rows, width, paint)
     # On a queue: which machine has it says more than a number of a process there.
     pid = _PID_PLACE
-    columns = (*_LIST_COLUMNS[:pid], Column("HOST", goes=4), *_LIST_COLUMNS[pid:])
+    columns = (*listed[:pid], Column("HOST", goes=4), *listed[pid:])
     hosts = [UNKNOWN if one.attempt is None else clean(one.attempt.owner.host) for one in records]
     rows = [[*row[:pid], host, *row[pid:]] for row, host in zip(rows, hosts, strict=True)]
     return render_table(columns, rows, width, paint)

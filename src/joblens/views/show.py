@@ -177,6 +177,7 @@ def _job_pairs(job: Job) -> Pairs:
         ("tool", clean(job.tool)),
         ("script", clean(job.script)),
         ("parameters", clean(json.encode(job.params).decode()) if job.params else ""),
+        ("label", clean(job.label)),
         ("tags", clean(", ".join(job.tags))),
         ("asked for", _requirements(job)),
         (
