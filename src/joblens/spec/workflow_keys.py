@@ -184,7 +184,7 @@ JOB = section(
     choice(
         "retry_lost",
         RetryLost,
-        "When its worker is lost: another takes it up, or it ends as lost; with --engine celery.",
+        "When it is lost with its worker or driver: safe: it runs again; never: it ends as lost.",
     ),
     excludes=(
         ("parameters_file", ("parameters", "use_parameters", "use_parameters_file")),
