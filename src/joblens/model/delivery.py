@@ -129,7 +129,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return routes_of(self.queues, self.labels)
 
     def serves(self, label: str) -> bool:
-        return label in (self.labels or ("",))
+        return label in self.labels if self.labels else not label
 
 
 class Backlog(Struct, frozen=True):

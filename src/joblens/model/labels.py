@@ -34,7 +34,9 @@ def route_of(queue: str, label: str) -> str:
 
 def routes_of(queues: Iterable[str], labels: Iterable[str]) -> tuple[str, ...]:
     """All that a worker takes from: with labels only jobs that have one of them."""
-    chosen = tuple(labels) or ("",)
+    chosen = tuple(labels)
+    if not chosen:
+        return tuple(dict.fromkeys(queues))
     return tuple(dict.fromkeys(route_of(queue, label) for queue in queues for label in chosen))
 
 
