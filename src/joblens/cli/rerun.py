@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_run
-from joblens.cli.run_options import offer_options, take_queue_options, with_offer
+from joblens.cli.run_options import offer_options, take_queue_options, tell_of_broker, with_offer
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
             session.write("Nothing has to run again\n")
         return
     options = with_offer(base.options, given)
+    tell_of_broker(session, options)
     places = again.places if again is not None else None
     if given["dry_run"]:
         show_dry_run(session, loaded, store.find_workflow(base.workflow_uuid), options, again)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import run_argument
-from joblens.cli.run_options import offer_options, take_queue_options, with_offer
+from joblens.cli.run_options import offer_options, take_queue_options, tell_of_broker, with_offer
 
 
 @click.command()
@@ -37,6 +37,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     refuse_driven(run, session.settings)
     run = whole_run(run, session.store, session.settings)
     options = with_offer(run.options, given)
+    tell_of_broker(session, options)
     refuse_other_engine(run, options, session.store)
     run = replace(run, options=options)
     loaded = loaded_run(run)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_run
-from joblens.cli.run_options import offer_options, take_queue_options, with_offer
+from joblens.cli.run_options import offer_options, take_queue_options, tell_of_broker, with_offer
 
 
 @click.command("run-jobs")
@@ -36,6 +36,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     newest = whole_run(store.find_run(runs[-1].uuid), store, session.settings)
     refuse_driven(newest, session.settings)
     options = replace(with_offer(newest.options, given), cwd=os.getcwd())
+    tell_of_broker(session, options)
     loaded = loaded_run(newest)
     options = hide_secrets(loaded, options)
     check_plan(loaded.plan, options)

@@ -141,6 +141,19 @@ def recorded_notify(command: str | None) -> str:
     return command if redact_text(command) == command else ""
 
 
+def tell_of_broker(session: Any, options: Any) -> None:
+    """Where the configuration names another broker than the run has."""
+    configured = session.settings.queue.broker
+    if options.engine != "celery" or not options.broker or not configured:
+        return
+    from joblens.app.bells import broker_of
+    from joblens.runners.broker_url import parse_broker, recorded_broker
+
+    if recorded_broker(configured) != options.broker:
+        own, other = parse_broker(options.broker, "").shown, broker_of(session.settings).shown
+        session.note(f"joblens: uses the broker of the run, {own}, not {other}; --broker changes it")
+
+
 def take_queue_options(session: Any, given: dict[str, Any]) -> None:
     """--queue, --broker and --retry-lost stand for settings. Before the settings are loaded."""
     session.override("queue.name", given["queue"])
