@@ -11,11 +11,12 @@ from typing import Protocol
 import pytest
 from msgspec.structs import replace
 
-from joblens.model.delivery import RetryLost, WorkerInfo
+from joblens.model.delivery import Claim, FormerWorker, RetryLost, WorkerInfo
 from joblens.model.details import Details
 from joblens.model.errors import UnknownJob
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Status
+from joblens.model.labels import queue_and_label
 from joblens.model.writes import CancelAsked
 from joblens.ports.deliveries import Deliveries
 from joblens.ports.store import Store
@@ -50,7 +51,7 @@ def test_a_claim_brings_the_job_and_what_is_to_be_run(store: DeliveringStore) ->
     store.apply(writes)
     (claim,) = store.claim(worker(), ["a1"], LEASE_S)
     assert (claim.job, claim.ticket) == (writes[0].job, writes[1].ticket)  # type: ignore[union-attr]
-    assert (claim.fence, claim.lost_worker, claim.lost_attempt) == (1, "", None)
+    assert (claim.fence, claim.former, claim.lost_attempt) == (1, None, None)
     assert store.find("a1").status is Status.QUEUED
 
 
@@ -337,19 +338,30 @@ def test_what_was_taken_back_is_as_if_it_had_not_begun(store: DeliveringStore) -
     assert store.find("a1") == before
     assert (store.samples("a1"), store.details("a1")) == ([], Details())
     (claim,) = store.claim(worker("w2"), ["a1"], LEASE_S)
-    assert (claim.fence, claim.lost_worker, claim.lost_attempt) == (2, "w1", start.attempt)
+    assert (claim.fence, claim.former, claim.lost_attempt) == (2, FormerWorker("w1"), start.attempt)
     assert store.check().ok
 
 
 def test_who_lost_a_job_is_known_while_it_waits_again(store: DeliveringStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("a2")])
     fences = _claimed(store, "w1")
-    assert store.lost_workers(["a1", "a2"]) == {}
+    assert store.former_workers(["a1", "a2"]) == {}
     store.take_back("a1", fences["a1"])
-    assert store.lost_workers(["a1", "a2", "unknown"]) == {"a1": "w1"}
+    assert store.former_workers(["a1", "a2", "unknown"]) == {"a1": FormerWorker("w1")}
     store.claim(worker("w2"), ["a1"], LEASE_S)
-    assert store.lost_workers(["a1"]) == {}
-    assert store.lost_workers([]) == {}
+    assert store.former_workers(["a1"]) == {}
+    assert store.former_workers([]) == {}
+
+
+def test_who_gave_a_job_back_after_it_had_begun_is_known_to_the_next_worker(store: DeliveringStore) -> None:
+    store.apply([*ticketed("a1"), *ticketed("a2")])
+    fences = _claimed(store, "w1")
+    store.apply([begun("a1", fences["a1"])])
+    store.give_back("w1", fences)
+    assert store.former_workers(["a1", "a2"]) == {"a1": FormerWorker("w1", gave_back=True)}
+    first, second = store.claim(worker("w2"), ["a1", "a2"], LEASE_S)
+    assert (first.fence, first.former, first.lost_attempt) == (2, FormerWorker("w1", gave_back=True), None)
+    assert second.former is None
 
 
 def test_only_one_of_those_who_take_a_ticket_back_has_done_it(store: DeliveringStore) -> None:
@@ -357,7 +369,7 @@ def test_only_one_of_those_who_take_a_ticket_back_has_done_it(store: DeliveringS
     _claimed(store)
     assert [store.take_back("a1", 1), store.take_back("b1", 1)] == [Status.QUEUED, Status.LOST]
     assert [store.take_back("a1", 1), store.take_back("b1", 1)] == [None, None]
-    assert store.lost_workers(["a1"]) == {"a1": "w1"}
+    assert store.former_workers(["a1"]) == {"a1": FormerWorker("w1")}
 
 
 def test_an_old_fence_takes_nothing_back(store: DeliveringStore) -> None:
@@ -407,7 +419,7 @@ def test_what_was_given_back_counts_for_nothing(store: DeliveringStore) -> None:
         assert _claimed(store) == {"a1": fence}
         store.give_back("w1", {"a1": fence})
     (claim,) = store.claim_waiting(worker("w2"), 9, LEASE_S, older_than_s=0.0)
-    assert (claim.fence, claim.lost_worker) == (4, "")
+    assert (claim.fence, claim.former) == (4, None)
 
 
 def test_a_job_that_was_ended_to_be_given_back_begins_anew(store: DeliveringStore) -> None:
@@ -432,7 +444,7 @@ def test_a_waiting_job_can_be_withdrawn(store: DeliveringStore) -> None:
     assert store.withdraw("a1")
     record = store.find("a1")
     assert record.outcome is not None
-    assert (record.status, record.outcome.reason) == (Status.CANCELLED, "cancelled")
+    assert (record.status, record.outcome.reason) == (Status.CANCELLED, "not-started")
     assert not store.withdraw("a1")
     assert _claimed(store) == {}
     assert store.backlog() == []
@@ -612,3 +624,56 @@ def test_sooner_or_later_a_worker_hears_how_many_there_are(store: DeliveringStor
     store.renew(worker("w2"), {}, LEASE_S)
     counts = {store.renew(worker("w1"), {}, LEASE_S).workers for _ in range(400)}
     assert counts == {0, 2}
+
+
+# -- labels
+
+
+def _uuids(claims: list[Claim]) -> list[str]:
+    return [claim.job.uuid for claim in claims]
+
+
+def test_a_worker_claims_only_jobs_with_its_label_and_one_without_only_those_without(
+    store: DeliveringStore,
+) -> None:
+    labels = {"a1": "", "a2": "windows", "a3": "Windows", "a4": "gpu", "a5": ""}
+    for uuid, label in labels.items():
+        store.apply(ticketed(uuid, label=label))
+    assert _uuids(store.claim_waiting(worker("w1", labels=("windows",)), 10, LEASE_S)) == ["a2"]
+    assert _uuids(store.claim_waiting(worker("w2"), 10, LEASE_S)) == ["a1", "a5"]
+    assert store.claim_waiting(worker("w3", labels=("linux",)), 10, LEASE_S) == []
+    assert _uuids(store.claim_waiting(worker("w4", labels=("gpu", "Windows")), 10, LEASE_S)) == ["a3", "a4"]
+
+
+def test_a_job_that_is_named_is_claimed_only_by_a_worker_with_its_label(store: DeliveringStore) -> None:
+    store.apply([*ticketed("a1", label="windows"), *ticketed("a2")])
+    assert _uuids(store.claim(worker("w1"), ["a1", "a2"], LEASE_S)) == ["a2"]
+    assert store.find("a1").status is Status.QUEUED
+    assert _uuids(store.claim(worker("w2", labels=("windows",)), ["a1"], LEASE_S)) == ["a1"]
+
+
+def test_a_job_with_a_label_waits_for_another_worker_with_it_when_its_own_is_lost(
+    store: DeliveringStore,
+) -> None:
+    store.apply(ticketed("a1", label="my label/é"))
+    [claim] = store.claim_waiting(worker("w1", labels=("my label/é",)), 1, LEASE_S)
+    store.take_back("a1", claim.fence)
+    assert store.claim_waiting(worker("w2"), 1, LEASE_S) == []
+    assert _uuids(store.claim_waiting(worker("w3", labels=("my label/é",)), 1, LEASE_S)) == ["a1"]
+
+
+def test_the_backlog_tells_jobs_of_each_label_apart(store: DeliveringStore) -> None:
+    store.apply([*ticketed("a1", label="gpu"), *ticketed("a2", label="gpu"), *ticketed("a3")])
+    found = {queue_and_label(one.queue): one.waiting for one in store.backlog()}
+    assert found == {("q", "gpu"): 2, ("q", ""): 1}
+
+
+def test_a_worker_is_known_with_its_labels(store: DeliveringStore) -> None:
+    store.renew(worker("w1", labels=("gpu",)), {}, LEASE_S)
+    assert [one.labels for one in store.workers()] == [("gpu",)]
+
+
+def test_labels_cost_a_claim_no_other_query(store: DeliveringStore) -> None:
+    """The label is part of the indexed name under which a ticket waits."""
+    assert worker("w1", queues=("q", "r"), labels=("gpu",)).routes == ("q:gpu", "r:gpu")
+    assert worker("w1", queues=("q",)).routes == ("q",)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from joblens.model.delivery import FormerWorker
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Status
 from joblens.model.store_url import is_postgres
@@ -105,7 +106,7 @@ def test_an_attempt_that_cannot_be_read_hides_no_holding(store: DeliveringStore)
     assert {held.uuid: held.attempt is None for held in store.holdings()} == {"a1": True, "b1": False}
     assert store.take_back("a1", 1) is Status.QUEUED
     (claim,) = store.claim(worker("w2"), ["a1"], LEASE_S)
-    assert (claim.lost_worker, claim.lost_attempt) == ("w1", None)
+    assert (claim.former, claim.lost_attempt) == (FormerWorker("w1"), None)
 
 
 def test_a_worker_that_cannot_be_read_hides_no_other(store: DeliveringStore) -> None:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from joblens.model.delivery import Order, RetryLost, Ticket, WorkerInfo
 from joblens.model.job import Job, Requirements
+from joblens.model.labels import route_of
 from joblens.model.writes import (
     DetailsTaken,
     JobEnded,
@@ -30,16 +31,19 @@ def ticketed(
     uuid: str,
     *,
     queue: str = "q",
+    label: str = "",
     user: str = "me",
     after: str = "",
     retry_lost: RetryLost = RetryLost.SAFE,
     most_deliveries: int = 3,
     needs: Requirements = Requirements(),  # noqa: B008 - frozen
 ) -> list[Write]:
-    job = Job(uuid=uuid, argv=("true",), created_at_us=NOON_US, queue=queue, user=user, requirements=needs)
+    route = route_of(queue, label)
+    job = Job(uuid=uuid, argv=("true",), created_at_us=NOON_US, queue=route, user=user, requirements=needs)
     ticket = Ticket(
         uuid=uuid,
-        queue=queue,
+        queue=route,
+        label=label,
         order=Order(argv=("true", uuid), env={"SECRET": "x"}),
         after=after,
         retry_lost=retry_lost,

@@ -114,6 +114,7 @@ def health(**fields: Any) -> dict[str, Any]:
         "host": "node1",
         "user": "ana",
         "queues": ["default", "night"],
+        "labels": [],
         "concurrency": 8,
         "running": 3,
         "any_user": False,
@@ -129,8 +130,8 @@ def health(**fields: Any) -> dict[str, Any]:
         },
         "workers": [worker, {**worker, "name": "node2-17-99887766", "host": "node2", "any_user": True}],
         "backlog": [
-            {"queue": "default", "waiting": 12, "held": 6, "oldest_waiting_seconds": 93.0},
-            {"queue": "night", "waiting": 0, "held": 0, "oldest_waiting_seconds": 0.0},
+            {"queue": "default", "label": "", "waiting": 12, "held": 6, "oldest_waiting_seconds": 93.0},
+            {"queue": "night", "label": "", "waiting": 0, "held": 0, "oldest_waiting_seconds": 0.0},
         ],
         "problems": [],
         **fields,

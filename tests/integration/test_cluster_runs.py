@@ -226,6 +226,22 @@ def test_a_worker_that_is_killed_costs_no_job(desk: WorkflowDesk) -> None:
     assert ended[tries[0]], "the cluster said that the first was gone"
 
 
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_job_that_must_not_run_twice_ends_as_lost_with_its_worker(
+    desk: WorkflowDesk, how: signal.Signals
+) -> None:
+    text = "name: once\njobs:\n  - {name: a, command: 'echo begun >> ran; sleep 60', retry_lost: never}\n"
+    driver = start(desk, "run", desk.write(text), "--engine", "slurm")
+    wait_until(lambda: desk.lines("ran") == ["begun"], what="the job")
+    wait_until(lambda: desk.records()["a"].attempt is not None, what="its record")
+    os.kill(worker_pid(desk.records()["a"]), how)
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 1, output
+    assert desk.records()["a"].status is Status.LOST
+    assert "its worker was lost" in output
+    assert desk.lines("ran") == ["begun"]
+
+
 def test_a_worker_that_is_asked_to_end_gives_back_what_it_has(desk: WorkflowDesk) -> None:
     driver = start_slow(desk)
     wait_until(lambda: desk.records()["part_1"].attempt is not None, what="its record")

@@ -85,16 +85,12 @@ class Engine:
         self.desk = desk
         self.options = options
 
-    def run(self, text: str, *, code: int) -> tuple[dict[str, Any], dict[str, Record]]:
-        """-> what was told at its end, and its records by the names of jobs"""
-        document = self.desk.run(text, *self.options, code=code, timeout=180.0)
-        run = self.desk.newest_run()
-        store = self.desk.store()
-        try:
-            found = list(store.records(HistoryQuery(run_uuid=run.uuid)))
-        finally:
-            store.close()
-        return document, {record.job.name: record for record in found}
+    def run(
+        self, text: str, *, code: int, more: tuple[str, ...] = ()
+    ) -> tuple[dict[str, Any], dict[str, Record]]:
+        """-> the document at its end, and its records by the names of jobs"""
+        document = self.desk.run(text, *self.options, *more, code=code, timeout=180.0)
+        return document, self.desk.records_of(self.desk.newest_run())
 
 
 @pytest.fixture(params=ENGINES)
@@ -462,3 +458,99 @@ def test_recovery_gives_as_much_more_on_every_engine(flow: str, here: Engine, th
         ("success", 150 * _MIB, 60.0),
     ]
     assert told[0][2]["too_long"] == [("timeout", None, 2.0), ("success", None, 3.0)]
+
+
+# ---- cancelling and resuming: attempts count alike ------------------------------------------------------
+
+MORE_THAN_FIT = """
+name: nine
+jobs:
+  - name: "part_{i}"
+    command: "echo begun_{i} >> ran; while [ ! -e go ]; do sleep 0.05; done"
+    num_cpus: 2
+    parameters: {i: "1:9"}
+"""
+_NAMES = [f"part_{i}" for i in range(1, 10)]
+
+
+def _rows(desk: WorkflowDesk) -> list[tuple[str, str, int]]:
+    """Each job with its status and attempts."""
+    rows = desk.call("results", "nine", "--json", code=0).json["results"]
+    return sorted((row["job_name"], row["status"], row["attempts"]) for row in rows)
+
+
+def test_a_run_that_is_cancelled_and_resumed_counts_attempts_alike(here: Engine, there: Engine) -> None:
+    """Jobs that had begun ran once, and twice after resume; the others not at all, and once."""
+    for engine in (here, there):
+        desk = engine.desk
+        for name in ("ran", "go"):
+            (desk.folder / name).unlink(missing_ok=True)
+        driver = desk.start("run", desk.write(MORE_THAN_FIT), "--json", *engine.options)
+        wait_until(partial(_runs_or_is_over, desk, driver), timeout=120.0, what="a job")
+        assert driver.poll() is None, driver.communicate()[0]
+        desk.call("cancel", "nine", code=0, timeout=120.0)
+        driver.communicate(timeout=120)
+        began = {line.replace("begun", "part") for line in desk.lines("ran")}
+        assert _rows(desk) == [
+            (name, *(("terminated", 1) if name in began else ("canceled", 0))) for name in _NAMES
+        ]
+        (desk.folder / "go").touch()
+        desk.call("resume", "nine", code=0, timeout=120.0)
+        assert _rows(desk) == [(name, "completed", 2 if name in began else 1) for name in _NAMES]
+        assert len(began) < len(_NAMES), "some of them have to wait"
+
+
+def _runs_or_is_over(desk: WorkflowDesk, driver: "subprocess.Popen[str]") -> bool:
+    return driver.poll() is not None or bool(desk.lines("ran"))
+
+
+# ---- labels: the same jobs are for the same workers on every engine ----------------------------------------
+
+LABELLED = """
+name: labelled
+jobs:
+  - {name: plain, command: "echo plain >> ran"}
+  - {name: post, command: "echo post >> ran", label: "{os}", depends_on: [plain], parameters: {os: [windows]}}
+  - {name: last, command: "echo last >> ran", depends_on: [post]}
+"""
+
+
+def test_a_job_with_a_label_runs_on_a_worker_with_it_or_on_the_runs_own_with_the_option(
+    here: Engine, there: Engine
+) -> None:
+    desk = there.desk
+    path = desk.write(LABELLED)
+    refused = desk.call("run", path, code=2)
+    assert "job 'post' has the label 'windows'" in refused.stderr
+    assert "--label windows" in refused.stderr
+    for engine in (here, there):  # the run's own workers serve it
+        document, found = engine.run(LABELLED, code=0, more=("--label", "windows"))
+        assert set(states(document).values()) == {"completed"}
+        assert {record.job.label for record in found.values()} == {"", "windows"}
+    driver = desk.start("run", path, *there.options)
+    wait_until(partial(_waits_for_label, desk), timeout=120.0, what="a job that waits for its worker")
+    worker = subprocess.Popen(
+        [*JOBLENS, "worker", "--label", "windows", "-n", "win", "-c", "1"], env=dict(os.environ)
+    )
+    try:
+        output, _ = driver.communicate(timeout=120)
+    finally:
+        worker.terminate()
+        worker.wait(30)
+    assert driver.returncode == 0, output
+    assert "no worker with the label 'windows' serves the queue default, and 1 job waits for it" in output
+    workers = {name: _worker_of(record) for name, record in desk.records_of(desk.newest_run()).items()}
+    assert {name for name, who in workers.items() if who.startswith("win-")} == {"post"}, workers
+
+
+def _waits_for_label(desk: WorkflowDesk) -> bool:
+    store = desk.store()
+    try:
+        return any(one.waiting and one.queue == "default:windows" for one in store.backlog())
+    finally:
+        store.close()
+
+
+def _worker_of(record: Record) -> str:
+    assert record.outcome is not None
+    return record.outcome.worker

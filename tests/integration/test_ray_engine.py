@@ -1,6 +1,7 @@
 """Runs of workflows whose jobs Ray gives their places, on a real cluster of this machine."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from joblens.analysis.finding_codes import Code
 from joblens.model.job import Status
 from tests.conftest import wait_until
 from tests.integration.ray_cluster import add_node, cluster
@@ -190,4 +192,15 @@ def test_jobs_of_a_node_that_is_lost_run_again_elsewhere(
     assert driver.returncode == 0, output
     ends = Counter(line for line in desk.lines("ran") if line.startswith("end"))
     assert ends == {"end_1": 1, "end_2": 1}
-    assert {record.status for record in desk.records().values()} == {Status.SUCCESS}
+    records = desk.records()
+    assert {record.status for record in records.values()} == {Status.SUCCESS}
+    [again] = [one for one in records.values() if one.attempt is not None and one.attempt.number > 1]
+    assert again.attempt is not None
+    assert again.outcome is not None
+    host = again.attempt.owner.host
+    told = rf"worker \S+ on {host} (was lost|had to stop): {again.job.name} is queued again"
+    assert re.search(told, output), output
+    assert Code.TAKEN_UP_AGAIN in {finding.code for finding in again.outcome.findings}
+    assert f"✓ {again.job.name} (attempt 2): done" in output
+    shown = desk.call("results", "far", "--json", code=0).json["results"]
+    assert {row["job_name"]: row["attempts"] for row in shown}[again.job.name] == 2

@@ -14,7 +14,7 @@ import pytest
 
 from joblens.agent.locks import SupervisorLock
 from joblens.app.places import spool_dir
-from joblens.model.job import Status
+from joblens.model.job import Record, Status
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk, interrupt, states
 
@@ -219,6 +219,14 @@ def test_a_job_that_is_cancelled_while_it_waits_is_not_queued_again(desk: Workfl
     assert driver.returncode == (1 if waiting else 0)
 
 
+def queued(desk: WorkflowDesk) -> list[Record]:
+    store = desk.store()
+    try:
+        return [record for record in store.running() if record.status is Status.QUEUED]
+    finally:
+        store.close()
+
+
 def usable() -> int:
     return len(os.sched_getaffinity(0))
 
@@ -247,6 +255,49 @@ def test_with_a_broker_workers_that_were_started_by_hand_run_it(
     finally:
         worker.terminate()
         worker.communicate(timeout=30)
+
+
+def test_a_run_is_resumed_with_its_broker_and_other_options(desk: WorkflowDesk, redis_server: Any) -> None:
+    url = redis_server.url
+    worker = desk.start("worker", "--broker", url, "--concurrency", "2", "--queues", "side")
+    try:
+        wait_until(lambda: has_worker(desk), what="the worker")
+        options = ("--engine", "celery", "--broker", url, "--queue", "side", "--retry-lost", "never")
+        driver = desk.start("run", desk.write(SLOW), *options, "--jobs", "2")
+        wait_until(lambda: len(desk.lines("ran")) == 2, what="two jobs that run")
+        driver.kill()
+        driver.communicate(timeout=30)
+        (desk.folder / "go").touch()
+        told = desk.call("resume", "slow", "--jobs", "3", code=0)
+        assert "no worker serves" not in told.stderr
+        found = desk.newest_run().options
+        assert (found.broker, found.queue, found.retry_lost, found.most_jobs) == (url, "side", "never", 3)
+        assert len([line for line in desk.lines("ran") if line.startswith("end")]) == 4
+        assert {record.job.queue for record in desk.records().values()} == {"side"}
+    finally:
+        worker.terminate()
+        worker.communicate(timeout=30)
+
+
+def test_the_password_of_a_broker_is_not_recorded_and_is_asked_for_at_resume(
+    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_QUEUE_BROKER", "redis://ann:gehe1m@127.0.0.1:1/0")
+    driver = desk.start("run", desk.write(SLOW), "--engine", "celery")
+    wait_until(lambda: queued(desk), what="a queued job")
+    driver.kill()
+    driver.communicate(timeout=30)
+    assert desk.newest_run().options.broker == "redis://ann:***@127.0.0.1:1/0"
+    assert b"gehe1m" not in desk.store_path.read_bytes()
+    monkeypatch.setenv("JOBLENS_QUEUE_BROKER", "redis://other:6379/0")
+    other = desk.call("resume", "slow", code=2).stderr
+    assert "uses the broker of the run, redis://127.0.0.1:1/0, not redis://other:6379/0" in other
+    monkeypatch.delenv("JOBLENS_QUEUE_BROKER")
+    for command in (("resume", "slow"), ("resume", "slow", "--detach"), ("run-jobs", "slow")):
+        told = desk.call(*command, code=2)
+        assert "redis://ann@127.0.0.1:1/0" in told.stderr
+        assert "JOBLENS_QUEUE_BROKER" in told.stderr
+    desk.call("cancel", "slow", code=0)
 
 
 def test_workers_that_join_later_are_given_jobs_of_their_own(

@@ -291,6 +291,36 @@ def test_an_allocation_that_is_told_to_end_gives_its_jobs_back(
     wait_until(lambda: state_in_slurm(slurm, first.job_id) == "COMPLETED")
 
 
+def test_a_lost_allocation_of_several_is_replaced_while_jobs_are_left(
+    slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    flow = (GATED % 5).replace("memory: 100m", "num_cpus: 2")  # as much as a node has
+    driver = desk.start("run", desk.write(flow), *SLURM, "--allocations", "2", "--walltime", "5m")
+    wait_until(lambda: len(desk.lines("ran")) == 2, timeout=60, what="a job in each of them")
+    first, _ = sorted(_allocations(desk))
+    slurm.ask("scancel", first)
+    wait_until(lambda: len(_allocations(desk)) == 3, timeout=60, what="another allocation")
+    wait_until(lambda: len(desk.lines("ran")) == 3, timeout=60, what="a job in the new one")
+    (desk.folder / "go").touch()
+    output, _ = driver.communicate(timeout=90)
+    assert driver.returncode == 0, output
+    assert f"allocation {first} of slurm ended (CANCELLED" in output
+    assert "asking for another" in output
+    assert len(_allocations(desk)) == 3, "no more than were lost"
+    assert sorted(line for line in desk.lines("ran") if line.startswith("end")) == [
+        f"end_{i}" for i in range(1, 6)
+    ]
+
+
+def _allocations(desk: WorkflowDesk) -> set[str]:
+    store = desk.store()
+    try:
+        facts = [event.fact for _, event in store.run_events(desk.newest_run().uuid)]
+    finally:
+        store.close()
+    return {one.placement.job_id for fact in facts if isinstance(fact, WorkPlaced) for one in fact.placed}
+
+
 def test_a_walltime_costs_a_job_one_attempt(slurm: SlurmServer, desk: WorkflowDesk) -> None:
     """Slurm tells a place of its end where that is far enough away; else its time is simply up. It looks
     every half minute."""

@@ -95,6 +95,15 @@ class WorkflowDesk:
         finally:
             store.close()
 
+    def records_of(self, run: Run) -> dict[str, Record]:
+        """By the names of their jobs."""
+        store = self.store()
+        try:
+            found = list(store.records(HistoryQuery(run_uuid=run.uuid)))
+        finally:
+            store.close()
+        return {record.job.name: record for record in found}
+
     def lines(self, name: str) -> list[str]:
         """Of a file that jobs append to."""
         path = self.folder / name

@@ -12,7 +12,7 @@ from joblens.agent.store_watch import lease_now_s
 from joblens.agent.ticket_keeping import TicketKeeping
 from joblens.agent.worker_plan import WorkerPlan
 from joblens.model.delivery import Claim, WorkerInfo
-from joblens.model.placing import Room, is_of_cluster
+from joblens.model.placing import Room, is_for_any_worker
 from joblens.ports.deliveries import Deliveries
 
 _PATIENCE_S = 30.0  # for which a job may be passed by others that fit
@@ -45,7 +45,7 @@ class Claiming:
         info = self._plan.info
         if self._plan.every_queue:
             waiting = (one.queue for one in deliveries.backlog() if one.waiting)
-            info = replace(info, queues=tuple(queue for queue in waiting if not is_of_cluster(queue)))
+            info = replace(info, queues=tuple(queue for queue in waiting if is_for_any_worker(queue)))
         if not info.queues:
             return Claimed(0.0, [])
         return self._claim(lambda: self._ask(info, most, older_than_s, rooms, deliveries))

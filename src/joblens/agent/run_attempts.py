@@ -214,6 +214,7 @@ class AttemptMaker:
             tags=self._tags
             if planned is None or not planned.label
             else (*self._tags, f"label={planned.label}"),
+            label="" if planned is None else planned.label,
             cwd=setup.cwd,
             env={**recorded, **added} if added else recorded,
             env_given=tuple(added),

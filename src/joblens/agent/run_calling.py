@@ -7,6 +7,7 @@ from typing import Protocol
 
 from joblens.model.errors import JoblensError
 from joblens.model.job import Status
+from joblens.model.labels import queue_and_label
 from joblens.model.placing import Parcel
 
 Tickets = Sequence[tuple[str, str]]  # (uuid, queue) of each
@@ -124,3 +125,46 @@ class Ringing:
                     self._has_told = True
                     self._warn(f"{error}; jobs are queued all the same, and workers find them in the store")
         self._call.close()
+
+
+class CallingByLabel:
+    """RunCalling on a cluster, which starts workers without a label: jobs with one are for others."""
+
+    def __init__(self, cluster: RunCalling, workers: RunCalling) -> None:
+        self._cluster = cluster
+        self._workers = workers
+
+    def start(self) -> None:
+        self._cluster.start()
+        self._workers.start()
+
+    def call(self, parcels: Sequence[Parcel]) -> None:
+        self._cluster.call([parcel for parcel in parcels if not _has_label(parcel)])
+        self._workers.call([parcel for parcel in parcels if _has_label(parcel)])
+
+    def follow(self, parcels: Sequence[Parcel]) -> None:
+        self._cluster.follow([parcel for parcel in parcels if not _has_label(parcel)])
+        self._workers.follow([parcel for parcel in parcels if _has_label(parcel)])
+
+    def is_now(self, uuid: str, status: Status) -> None:
+        self._cluster.is_now(uuid, status)
+
+    def remind(self) -> None:
+        self._cluster.remind()
+
+    def withdraw(self, uuid: str) -> None:
+        self._cluster.withdraw(uuid)
+
+    def ask_for_nodes(self, action: int) -> None:
+        self._cluster.ask_for_nodes(action)
+
+    def close(self, *, is_over: bool) -> None:
+        self._workers.close(is_over=is_over)
+        self._cluster.close(is_over=is_over)
+
+    def wait(self) -> None:
+        self._cluster.wait()
+
+
+def _has_label(parcel: Parcel) -> bool:
+    return bool(queue_and_label(parcel.queue)[1])

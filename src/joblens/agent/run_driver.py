@@ -326,10 +326,10 @@ class RunDriver:
 
     # ---- what those who carry it out tell ----------------------------------------------------------------
 
-    def began(self, uuid: str, at_us: int) -> None:
+    def began(self, uuid: str, at_us: int, lost: int = 0) -> None:
         flight = self._flights.get(uuid)
         if flight is not None and isinstance(flight.what, StartAttempt):
-            self._feed.began(flight.what.index, flight.what.attempt, uuid, at_us)
+            self._feed.began(flight.what.index, flight.what.attempt + lost, uuid, at_us)
             self._post(AttemptBegan(flight.what.index))
 
     def ended(self, uuid: str, outcome: Outcome) -> None:

@@ -39,6 +39,10 @@ class RunPlaces:
         """Whether any is left that could take it."""
         return bool(self._of.get(uuid) or self._serving.get(queue))
 
+    def serving(self, queue: str) -> int:
+        """How many serve it."""
+        return len(self._serving.get(queue, ()))
+
     def has_several(self, uuid: str) -> bool:
         return len(self._of.get(uuid, ())) > 1
 

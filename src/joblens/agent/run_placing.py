@@ -3,6 +3,7 @@ it; what it starts for them are workers (`app.hired`), which are like any others
 decides who comes: a job that was placed twice runs once, and one whose place is gone is placed again."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
@@ -11,6 +12,7 @@ from msgspec import Struct
 from joblens.agent.kit import Kit
 from joblens.agent.lost_workers import Journals
 from joblens.agent.placing_desk import PlacingDesk
+from joblens.agent.replaced_allocations import ReplacedAllocations
 from joblens.agent.run_in_vain import PlacesInVain
 from joblens.agent.run_lost_tickets import RunLostTickets
 from joblens.agent.run_places import RunPlaces
@@ -21,7 +23,7 @@ from joblens.model.errors import InputError, JoblensError, PlanError
 from joblens.model.job import Status
 from joblens.model.placing import Parcel, Placed, PlaceEnding, PlaceNews, PlaceState, Room
 from joblens.model.run import PlaceEnded, PlacesWait, RunFact, WorkPlaced
-from joblens.ports.placer import Placer, SparesPlaces
+from joblens.ports.placer import Placer, ReplacesAllocations, SparesPlaces
 
 _LOOK_SOON_S, _LOOK_LATE_S = 0.5, 2.0
 _PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 30.0  # after the cluster could not be asked
@@ -73,6 +75,7 @@ class RunPlacing:
         self._whys: dict[str, str] = {}  # by place
         self._tells_why = TellsWhy(side.placer.engine)
         self._told: set[str] = set()
+        self._replaced = ReplacedAllocations(side.placer.engine)
         self._is_looking = self._is_placing = self._is_seeking = False
         self._next_look_s = self._next_placing_s = self._next_seeking_s = 0.0
         self._pause_s = 0.0
@@ -82,7 +85,7 @@ class RunPlacing:
     def start(self) -> None:
         self._desk.start()
         for placed in self._side.placed:
-            self._places.add(placed)
+            self._add(placed)
         if self._side.placed:
             self._desk.ask(lambda placer: placer.follow(self._side.placed), lambda _: None, self._is_away)
         self._kit.loop.add_timed(self)
@@ -168,6 +171,8 @@ class RunPlacing:
             due.append(self._next_look_s)
         if self._parcels and not self._is_seeking:
             due.append(self._next_seeking_s)
+        if self._parcels and (replacing_s := self._replaced.due_at_s()) is not None:
+            due.append(replacing_s)
         return min(due, default=None)
 
     def wake(self) -> None:
@@ -181,6 +186,8 @@ class RunPlacing:
             self._desk.ask(partial(_look, busy), self._take_news, self._could_not_look)
         if self._parcels and not self._is_seeking and now_s >= self._next_seeking_s:
             self._seek(now_s)
+        if self._parcels:
+            self._replace_lost(now_s)
 
     def _seek(self, now_s: float) -> None:
         """Tickets whose workers are gone without the cluster having said so."""
@@ -226,10 +233,27 @@ class RunPlacing:
         for parcel in parcels:
             self._placed_at_s[parcel.uuid] = now_s
         for one in placed:
-            self._places.add(one)
+            self._add(one)
         if placed:
             self._telling.note(WorkPlaced(tuple(placed)))
         self._next_look_s = min(self._next_look_s, now_s + _LOOK_SOON_S)
+
+    def _add(self, placed: Placed) -> None:
+        self._places.add(placed)
+        self._replaced.added(placed, self._places.serving(placed.queue))
+
+    def _replace_lost(self, now_s: float) -> None:
+        """Allocations that ended while jobs are left."""
+        placer = self._side.placer
+        waiting = Counter(self._parcels[uuid].queue for uuid in self._waiting)
+        for one in self._replaced.due(waiting, self._places.serving, now_s):
+            self._telling.warn(one.message)
+            if one.count and isinstance(placer, ReplacesAllocations):
+                self._desk.ask(
+                    partial(_more_allocations, one.queue, one.count),
+                    partial(self._has_placed, ()),
+                    self._is_away,
+                )
 
     def _no_longer_in_hand(self, parcels: Sequence[Parcel]) -> None:
         if parcels:
@@ -295,6 +319,7 @@ class RunPlacing:
             elif one.state is PlaceState.WAITING:
                 whys.update(self._tell_why(one))
             else:
+                self._replaced.runs(one.job_id, time.monotonic())
                 self._whys.pop(one.job_id, None)
         for (word, is_gone), job_ids in ended.items():
             self._note_ended(job_ids, word, is_gone=is_gone)
@@ -344,6 +369,8 @@ class RunPlacing:
         was_used = self._places.was_used(news.job_id)
         placed = self._places.remove(news.job_id)
         self._whys.pop(news.job_id, None)
+        if placed is not None:
+            self._replaced.ended(placed, news, time.monotonic())
         named = frozenset(news.uuids or (placed.uuids if placed is not None else ()))
         if news.ending is not None:
             self._end_with_place(news.job_id, news.ending, named)
@@ -357,8 +384,8 @@ class RunPlacing:
         for uuid in named & self._waiting if news.ending is None else ():
             self._placed_at_s.pop(uuid, None)
         self._next_placing_s = min(self._next_placing_s, time.monotonic() + self._pause_s)
-        if placed is None or was_used:
-            return []
+        if placed is None or was_used or (not placed.uuids and self._places.serving(placed.queue)):
+            return []  # others serve the same jobs
         return [uuid for uuid in self._waiting_for(placed) if news.ending is None or uuid not in named]
 
     def _end_with_place(self, job_id: str, ending: PlaceEnding, named: Collection[str]) -> None:
@@ -394,6 +421,11 @@ class RunPlacing:
                 self._telling.cannot_be(one.hopeless, one.why)
                 now_s = time.monotonic()
                 self._placed_at_s.update((uuid, now_s) for uuid in one.hopeless)
+
+
+def _more_allocations(queue: str, count: int, placer: Placer) -> list[Placed]:
+    assert isinstance(placer, ReplacesAllocations)
+    return placer.more_allocations(queue, count)
 
 
 def _look(busy: Collection[str], placer: Placer) -> tuple[Sequence[PlaceNews], Room | None]:

@@ -26,6 +26,10 @@ class RunReports(Protocol):
 class QueueReports(RunReports, Protocol):
     """Where workers carry attempts out."""
 
+    def began(self, uuid: str, at_us: int, lost: int = 0) -> None:
+        """`lost`: earlier attempts of the job that were lost with their workers."""
+        ...
+
     def offered(self, cpus: float, memory_bytes: int) -> None:
         """What they have altogether now."""
         ...

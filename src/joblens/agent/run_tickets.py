@@ -13,19 +13,20 @@ from msgspec.structs import replace
 from joblens.agent.kit import ALL_JOBS, Kit
 from joblens.agent.outcome import not_started
 from joblens.agent.run_attempts import RUN_ATTEMPT_VARIABLES, PreparedAttempt
-from joblens.agent.run_calling import Ringing, RunCalling, WorkerCall
+from joblens.agent.run_calling import CallingByLabel, Ringing, RunCalling, WorkerCall
 from joblens.agent.run_lost_tickets import held_in_place
 from joblens.agent.run_placing import ClusterSide, RunPlacing, Telling
 from joblens.agent.run_reports import QueueReports
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.agent.worker_endings import cut_off_with_place
 from joblens.analysis.finding_codes import Code
-from joblens.model.delivery import Order, RetryLost, Ticket, WorkerActions, WorkerInfo
+from joblens.model.delivery import FormerWorker, Order, RetryLost, Ticket, WorkerActions, WorkerInfo
 from joblens.model.errors import LaunchError
-from joblens.model.job import Job, Record, Status
+from joblens.model.job import Attempt, Job, Record, Status
+from joblens.model.labels import queue_and_label, route_of, unserved_words
 from joblens.model.placing import Parcel, PlaceEnding, Room
 from joblens.model.plan import PlannedJob
-from joblens.model.run import RunFact
+from joblens.model.run import JobCancelled, RunFact
 from joblens.model.secrets import NO_SECRETS
 from joblens.model.writes import CancelAsked, JobEnded, JobQueued, TicketMade, Write
 from joblens.ports.deliveries import Deliveries
@@ -35,6 +36,7 @@ _SOONEST_S, _LATEST_S = 0.02, 0.2  # between looks: soon after something has end
 _LOOK_SHARE = 0.05  # of the time, at most, while it has to look often
 _REMIND_EVERY_S = 2.0
 _MOST_NAMES = 5  # of jobs in a line
+_CANCELLED = "cancelled"
 _END_LEASE_S = 60.0  # while a job that can have no place is ended
 
 
@@ -51,6 +53,9 @@ class QueueSide(Struct, frozen=True, kw_only=True):
     retry_lost: RetryLost
     most_deliveries: int
     warn: Callable[[str], None]
+    own_labels: frozenset[str] = frozenset()  # of jobs that workers without a label run as well
+    served: Callable[[Deliveries], frozenset[str]] | None = None  # routes that workers of now take jobs from
+    call_labelled: WorkerCall | None = None  # on a cluster: who tells workers with a label
     # CPUs and memory that its workers have together now; None: there are no workers. A cluster has its room.
     offer: Callable[[Deliveries], tuple[float, int] | None] | None = None
 
@@ -88,12 +93,16 @@ class RunTickets:
         )
         self._desk = TicketDesk(side.store, kit.loop, note)
         self._say = note
+        self._note_fact = note_fact
+        self._placing: RunPlacing | None = None  # on a cluster
         self._calling = self._make_calling(note_fact)
         self._bundle: list[tuple[Job, Ticket, Parcel]] = []
         self._held: dict[str, Status] = {}  # jobs that have not ended, as they were last seen
         self._ending: set[str] = set()  # of them, those that this run wants to end
         self._lost_attempts: Counter[int] = Counter()  # with their workers, of each job of the plan
         self._told_lost: set[str] = set()  # jobs under way of which it was told that their worker was lost
+        self._labelled: dict[str, str] = {}  # jobs for workers with a label, and the route of each
+        self._unserved: set[str] = set()  # routes that no worker serves, as was told
         self._is_asking = False
         self._pause_s = _SOONEST_S
         self._next_look_s = 0.0
@@ -114,11 +123,17 @@ class RunTickets:
             cannot_be=self._cannot_be,
             ended_with_place=self._ended_with_place,
         )
-        return RunPlacing(self._kit, side.call, self._desk, telling)
+        placing = self._placing = RunPlacing(self._kit, side.call, self._desk, telling)
+        if side.call_labelled is None:
+            return placing
+        return CallingByLabel(
+            placing, Ringing(side.call_labelled, lambda text: loop.call(lambda: side.warn(text)))
+        )
 
     def start(self, attempt: PreparedAttempt, planned: PlannedJob) -> None:
         """It goes with the next `flush`."""
-        queue = self._side.queue_of(planned)
+        label = "" if planned.label in self._side.own_labels else planned.label
+        queue = route_of(self._side.queue_of(planned), label)
         written = {name: value for name, value in attempt.job.env.items() if name in attempt.env}
         env = {**self._common_env, **attempt.env}
         lost = self._lost_attempts.get(_place(attempt.job), 0)
@@ -128,6 +143,7 @@ class RunTickets:
         ticket = Ticket(
             uuid=job.uuid,
             queue=queue,
+            label=label,
             order=Order(
                 argv=attempt.argv,
                 env=env,
@@ -141,6 +157,8 @@ class RunTickets:
             most_deliveries=self._side.most_deliveries,
         )
         self._held[job.uuid] = Status.QUEUED
+        if label:
+            self._labelled[job.uuid] = queue
         self._bundle.append((job, ticket, _parcel(job, planned)))
 
     def follow(self, records: Sequence[Record], jobs: Sequence[PlannedJob]) -> None:
@@ -148,6 +166,8 @@ class RunTickets:
         self._begin()
         for record in records:
             self._held[record.job.uuid] = record.status
+            if queue_and_label(record.job.queue)[1]:
+                self._labelled[record.job.uuid] = record.job.queue
         self._calling.follow([_parcel(one.job, planned) for one, planned in zip(records, jobs, strict=True)])
         for record in records:
             self._calling.is_now(record.job.uuid, record.status)
@@ -192,6 +212,8 @@ class RunTickets:
             self._calling.remind()
             if self._side.offer is not None:
                 self._desk.ask(self._side.offer, self._take_offer, lambda: None)
+            if self._side.served is not None and self._labelled:
+                self._desk.ask(self._side.served, self._take_served, lambda: None)
         self._is_asking = True
         before = dict(self._held)
         self._desk.ask(lambda _: _changed(self._side.store, before), self._take_news, self._look_later)
@@ -201,13 +223,27 @@ class RunTickets:
         if together is not None:
             self._reports.offered(*together)
 
+    def _take_served(self, routes: frozenset[str]) -> None:
+        """Tells of labels that no worker serves while jobs wait for one, once until one does."""
+        waiting: dict[str, list[str]] = {}
+        for uuid, route in self._labelled.items():
+            if self._held.get(uuid) is Status.QUEUED and route not in routes:
+                waiting.setdefault(route, []).append(uuid)
+        for route in sorted(waiting.keys() - self._unserved):
+            self._side.warn(unserved_words(route, len(waiting[route])))
+        for route, uuids in waiting.items():
+            label = queue_and_label(route)[1]
+            for uuid in uuids:
+                self._reports.waits(uuid, f"waits for a worker with the label '{label}'")
+        self._unserved = set(waiting)
+
     def _take_room(self, room: Room) -> None:
         self._reports.offered(float(room.places or 0), room.memory_bytes or 0)
 
-    def _take_news(self, news: tuple[list[Record], dict[str, str], float]) -> None:
+    def _take_news(self, news: tuple[list[Record], dict[str, FormerWorker], float]) -> None:
         self._is_asking = False
-        records, lost_workers, asked_s = news
-        self._tell_of_lost(records, lost_workers)
+        records, former_workers, asked_s = news
+        self._tell_of_lost(records, former_workers)
         for record in records:
             self._take(record)
         soonest_s = min(_LATEST_S, max(_SOONEST_S, asked_s / _LOOK_SHARE))
@@ -217,14 +253,14 @@ class RunTickets:
             self._pause_s = min(_LATEST_S, max(soonest_s, self._pause_s * 1.5))
         self._next_look_s = time.monotonic() + self._pause_s
 
-    def _tell_of_lost(self, records: Sequence[Record], lost_workers: Mapping[str, str]) -> None:
-        """One line for each worker, however many jobs it had."""
-        names: dict[str, list[str]] = {}
+    def _tell_of_lost(self, records: Sequence[Record], former: Mapping[str, FormerWorker]) -> None:
+        """One line for each worker that did not finish its jobs, however many these are."""
+        names: dict[FormerWorker, list[str]] = {}
         for record in records:
             uuid, attempt = record.job.uuid, record.attempt
-            if uuid in lost_workers and self._held.get(uuid) is not Status.QUEUED:
+            if uuid in former and self._held.get(uuid) is not Status.QUEUED:
                 self._told_lost.add(uuid)
-                names.setdefault(lost_workers[uuid], []).append(record.job.name)
+                names.setdefault(former[uuid], []).append(record.job.name)
             elif attempt is not None and record.outcome is not None and uuid in self._held:
                 self._lost_attempts[_place(record.job)] += attempt.number - 1
                 was_told = uuid in self._told_lost
@@ -235,7 +271,9 @@ class RunTickets:
         for worker, jobs in names.items():
             shown = ", ".join(jobs[:_MOST_NAMES]) + (", …" if len(jobs) > _MOST_NAMES else "")
             again = "is" if len(jobs) == 1 else "are"
-            self._side.warn(f"worker {worker} was lost: {shown} {again} queued again")
+            how = "had to stop" if worker.gave_back else "was lost"
+            where = "" if worker.host in worker.name else f" on {worker.host}"
+            self._side.warn(f"worker {worker.name}{where} {how}: {shown} {again} queued again")
 
     def _take(self, record: Record) -> None:
         uuid = record.job.uuid
@@ -244,23 +282,34 @@ class RunTickets:
         began_before = self._held[uuid] is not Status.QUEUED
         self._held[uuid] = record.status
         attempt, outcome = record.attempt, record.outcome
-        if attempt is not None and attempt.placement is not None and isinstance(self._calling, RunPlacing):
-            self._calling.began_in(uuid, attempt.placement.job_id)
+        if attempt is not None and attempt.placement is not None and self._placing is not None:
+            self._placing.began_in(uuid, attempt.placement.job_id)
         self._calling.is_now(uuid, record.status)
         if outcome is None or not record.status.is_final:
             if attempt is not None and record.status is Status.RUNNING and not began_before:
-                self._reports.began(uuid, attempt.started_at_us)
+                self._began(record, attempt)
             return
         del self._held[uuid]
+        self._labelled.pop(uuid, None)
         is_ours = uuid in self._ending
         self._ending.discard(uuid)
         if attempt is None and record.status is Status.CANCELLED and is_ours:
             self._reports.withdrawn(uuid)
         else:
             if attempt is not None and not began_before:
-                self._reports.began(uuid, attempt.started_at_us)
+                self._began(record, attempt)
+            if attempt is None and record.status is Status.CANCELLED:
+                # Somebody took the job out of the queue without asking the run. Resume leaves it alone, too.
+                self._note_fact(JobCancelled(_place(record.job), self._user))
+                outcome = replace(outcome, reason=_CANCELLED)
             self._reports.ended(uuid, outcome)
         self._reports.recorded(record)
+
+    def _began(self, record: Record, attempt: Attempt) -> None:
+        lost = self._lost_attempts.get(_place(record.job), 0)
+        if not record.status.is_final:
+            lost += attempt.number - 1
+        self._reports.began(record.job.uuid, attempt.started_at_us, lost)
 
     def _look_soon(self) -> None:
         self._pause_s = _SOONEST_S
@@ -346,15 +395,21 @@ class RunTickets:
         self._calling.wait()
 
 
-def _changed(store: QueueStore, before: dict[str, Status]) -> tuple[list[Record], dict[str, str], float]:
-    """Records of those that stand differently, who was lost with those that wait again, and how long it took
+def _changed(
+    store: QueueStore, before: dict[str, Status]
+) -> tuple[list[Record], dict[str, FormerWorker], float]:
+    """Records of those that stand differently, who did not finish those that wait again, and how long it took
     to learn which these are. Unknown ones are not in the store yet."""
     began_s = time.monotonic()
     states = store.states(list(before))
     asked_s = time.monotonic() - began_s
     changed = [uuid for uuid, status in states.items() if status is not before[uuid]]
     again = [uuid for uuid in changed if states[uuid] is Status.QUEUED]
-    return [store.find(uuid) for uuid in changed], store.lost_workers(again) if again else {}, asked_s
+    former = store.former_workers(again) if again else {}
+    if former:
+        hosts = {worker.name: worker.host for worker in store.workers()}
+        former = {uuid: replace(one, host=hosts.get(one.name, "")) for uuid, one in former.items()}
+    return [store.find(uuid) for uuid in changed], former, asked_s
 
 
 def _parcel(job: Job, planned: PlannedJob) -> Parcel:

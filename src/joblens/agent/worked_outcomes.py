@@ -40,7 +40,7 @@ class WorkedOutcomes:
             record.outcome,
             worker=self._worker,
             work_dir=held.work_dir,
-            findings=(*record.outcome.findings, *taken_up_again(claim.fence, claim.lost_worker)),
+            findings=(*record.outcome.findings, *taken_up_again(claim.fence, claim.former)),
         )
         if attempt is not None:
             outcome = self._with_files(outcome, held, attempt.logs_dir, attempt.started_at_us)

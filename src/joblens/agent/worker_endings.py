@@ -69,7 +69,7 @@ def cancelled_before_start(now_us: int, worker: str) -> Outcome:
         status=Status.CANCELLED,
         ended_at_us=now_us,
         duration_s=0.0,
-        reason="cancelled",
-        error="someone asked for its end before it was started",
+        reason="not-started",
+        error="cancelled before it began",
         worker=worker,
     )

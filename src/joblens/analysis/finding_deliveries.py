@@ -1,13 +1,15 @@
 """How a job came to the worker that ran it."""
 
 from joblens.analysis.finding_codes import Code
+from joblens.model.delivery import FormerWorker
 from joblens.model.finding import Finding, Severity
 
 
-def taken_up_again(fence: int, lost_worker: str) -> tuple[Finding, ...]:
+def taken_up_again(fence: int, former: FormerWorker | None) -> tuple[Finding, ...]:
     """`fence`: 1 for the first worker that took it."""
-    if not lost_worker:
-        return ()  # whoever had it before gave it back
-    text = f"worker {lost_worker} was lost while it had the job; this is attempt {fence}"
+    if former is None:
+        return ()  # it has not run before
+    what = "had to stop before the job ended" if former.gave_back else "was lost while it had the job"
+    text = f"worker {former.name} {what}; this is attempt {fence}"
     advice = "where a second run does harm, submit it with --retry-lost never"
     return (Finding(Code.TAKEN_UP_AGAIN, Severity.WARNING, text, advice),)

@@ -106,6 +106,8 @@ def _add_job(form: dict[str, Any], record: Record) -> None:
     form["command"] = list(job.argv)
     form["is_shell"] = job.is_shell
     form["tags"] = list(job.tags)
+    if job.label:
+        form["label"] = job.label
     form["cwd"] = job.cwd
     form["env"] = job.env
     form["user"] = job.user

@@ -23,6 +23,7 @@ class ResultRow(Struct, frozen=True, kw_only=True):
     state: JobState
     why: str = ""  # of jobs that did not succeed: how they ended, or what they wait for
     attempts: int = 0
+    label: str = ""  # of the workers that may run it
     job_id: int | None = None  # number of the record; None: it has not run
     job_uuid: str | None = None
     return_code: int | None = None
@@ -104,6 +105,7 @@ def row_form(row: ResultRow) -> dict[str, Any]:
         "peak_mem_gb": in_gb(row.peak_memory_bytes),
         "avg_mem_gb": in_gb(row.avg_memory_bytes),
         "attempts": row.attempts,
+        "label": row.label or None,
         "reason": row.why or None,
         "completion_time": None if row.ended_at_us is None else format_instant(row.ended_at_us),
         "peak_memory_bytes": row.peak_memory_bytes,

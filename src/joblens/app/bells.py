@@ -9,16 +9,18 @@ from joblens.agent.owners import is_gone
 from joblens.app.drivers import Warn, store_name
 from joblens.app.owning import current_user
 from joblens.app.places import spool_dir
-from joblens.model.delivery import WorkerInfo
+from joblens.model.delivery import RetryLost, WorkerInfo
 from joblens.model.errors import BrokerError, MissingExtra, SupervisorError, how_to_install
 from joblens.model.job import Owner
-from joblens.model.placing import is_of_cluster
+from joblens.model.labels import queue_and_label, unserved_words
+from joblens.model.placing import is_for_any_worker
 from joblens.model.settings import Settings
 from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
 from joblens.probes.host import read_host
 
 if TYPE_CHECKING:
+    from joblens.model.run import RunOptions
     from joblens.runners.broker_url import Broker
 
 Tickets = Sequence[tuple[str, str]]  # (uuid, queue) of each
@@ -33,6 +35,8 @@ class StartedWorker:
 
     def ring(self, tickets: Tickets) -> None:
         # it finds them in the store itself
+        if tickets and not any(is_for_any_worker(route) for _, route in tickets):
+            return  # all are for workers with a label
         from joblens.app.working import wake_worker
 
         wake_worker(self._settings, self._config)
@@ -69,6 +73,55 @@ def broker_of(settings: Settings) -> "Broker":
     return parse_broker(settings.queue.broker or "", broker_folder(settings))
 
 
+def settings_of_run(settings: Settings, options: "RunOptions") -> Settings:
+    """With the broker and the other choices about workers that are recorded with the run. Raises InputError
+    where the broker's password is missing."""
+    from msgspec.structs import replace
+
+    from joblens.runners.broker_url import broker_of_run
+
+    queue = settings.queue
+    if options.engine == "celery" and options.broker:
+        queue = replace(queue, broker=broker_of_run(options.broker, queue.broker))
+    if options.retry_lost:
+        queue = replace(queue, retry_lost=RetryLost(options.retry_lost))
+    return settings if queue is settings.queue else replace(settings, queue=queue)
+
+
+def with_broker(options: "RunOptions", settings: Settings) -> "RunOptions":
+    """Records the broker in effect: the run is resumed with it where another one or none is configured."""
+    from msgspec.structs import replace
+
+    from joblens.runners.broker_url import recorded_broker
+
+    if options.engine != "celery" or options.broker or not settings.queue.broker:
+        return options
+    return replace(options, broker=recorded_broker(settings.queue.broker))
+
+
+class BellByLabel:
+    """Calls workers without a label and workers with one, each in their own way."""
+
+    def __init__(self, plain: Bell, labelled: Bell) -> None:
+        self._plain = plain
+        self._labelled = labelled
+
+    def ring(self, tickets: Tickets) -> None:
+        plain = [ticket for ticket in tickets if not queue_and_label(ticket[1])[1]]
+        labelled = [ticket for ticket in tickets if queue_and_label(ticket[1])[1]]
+        if labelled:
+            self._labelled.ring(labelled)
+        if plain or not tickets:
+            self._plain.ring(plain)
+
+    def check(self) -> str:
+        return self._plain.check()
+
+    def close(self) -> None:
+        self._plain.close()
+        self._labelled.close()
+
+
 def open_bell(
     settings: Settings, deliveries: Deliveries, config: str | None = None, queues: Iterable[str] = ()
 ) -> Bell:
@@ -76,12 +129,39 @@ def open_bell(
     installed."""
     if settings.queue.broker:
         return configured_bell(settings)
-    by_hand = [worker for worker in living_workers(settings, deliveries) if worker.broker]
-    mine = [worker for worker in by_hand if worker.any_user or worker.user == current_user()]
-    if not mine or not {queue for worker in mine for queue in worker.queues}.issuperset(queues):
+    mine = _own_by_hand(settings, deliveries)
+    plain = plain_bell(settings, deliveries, config, queues, mine)
+    labelled = [worker for worker in mine if worker.labels]
+    return BellByLabel(plain, _bell_of(labelled, settings)) if labelled else plain
+
+
+def plain_bell(
+    settings: Settings,
+    deliveries: Deliveries,
+    config: str | None = None,
+    queues: Iterable[str] = (),
+    workers: Sequence[WorkerInfo] | None = None,
+) -> Bell:
+    """The same for workers without a label. `workers`: of this user, where they are known."""
+    if settings.queue.broker:
+        return configured_bell(settings)
+    mine = _own_by_hand(settings, deliveries) if workers is None else workers
+    plain = [worker for worker in mine if not worker.labels]
+    wanted = {queue for queue in queues if is_for_any_worker(queue)}
+    if not plain or not {queue for worker in plain for queue in worker.queues}.issuperset(wanted):
         return StartedWorker(settings, config)
+    return _bell_of(plain, settings)
+
+
+def _own_by_hand(settings: Settings, deliveries: Deliveries) -> list[WorkerInfo]:
+    """Workers that somebody started and that take jobs of this user."""
+    by_hand = [worker for worker in living_workers(settings, deliveries) if worker.broker]
+    return [worker for worker in by_hand if worker.any_user or worker.user == current_user()]
+
+
+def _bell_of(workers: Sequence[WorkerInfo], settings: Settings) -> Bell:
     folder = broker_of(settings).shown
-    if any(worker.broker == folder for worker in mine):
+    if any(worker.broker == folder for worker in workers):
         try:
             return configured_bell(settings)
         except MissingExtra:
@@ -153,16 +233,19 @@ def call_workers(
 
 
 def _warn_without_workers(tickets: Tickets, settings: Settings, deliveries: Deliveries, warn: Warn) -> None:
-    """Only where none is started by itself."""
-    if not settings.queue.broker:
+    """Workers with a label are never started by themselves, others only where there is no broker."""
+    broker = settings.queue.broker
+    if not broker and all(is_for_any_worker(route) for _, route in tickets):
         return
-    served = {queue for worker in living_workers(settings, deliveries) for queue in worker.queues}
-    missing = sorted({queue for _, queue in tickets} - served)
-    if missing:
-        shown = broker_of(settings).shown
-        warn(
-            f"no worker serves the queue {', '.join(missing)}: start one with joblens worker --broker {shown}"
-        )
+    served = {route for worker in living_workers(settings, deliveries) for route in worker.routes}
+    missing = sorted({route for _, route in tickets} - served)
+    queues = [route for route in missing if is_for_any_worker(route)]
+    option = f" --broker {broker_of(settings).shown}" if broker else ""
+    if queues and broker:
+        warn(f"no worker serves the queue {', '.join(queues)}: start one with joblens worker{option}")
+    for route in missing:
+        if queue_and_label(route)[1]:
+            warn(f"{unserved_words(route)}{option}")
 
 
 def remind_workers(settings: Settings, deliveries: Deliveries, config: str | None = None) -> None:
@@ -171,10 +254,10 @@ def remind_workers(settings: Settings, deliveries: Deliveries, config: str | Non
     if settings.queue.broker:
         return
     backlog = deliveries.backlog()
-    if backlog and all(is_of_cluster(each.queue) for each in backlog):
+    if backlog and not any(is_for_any_worker(each.queue) for each in backlog):
         return  # none of it is for workers that are started here
-    waiting = {each.queue for each in backlog if each.waiting and not is_of_cluster(each.queue)}
-    bell = open_bell(settings, deliveries, config, waiting)
+    waiting = {each.queue for each in backlog if each.waiting and is_for_any_worker(each.queue)}
+    bell = plain_bell(settings, deliveries, config, waiting)
     try:
         if isinstance(bell, StartedWorker):
             bell.ring(())

@@ -1,7 +1,7 @@
 """Cluster engines: the driver of each, the capacity of its cluster, and its part in a run."""
 
 import importlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import cast
 
 from msgspec import structs
@@ -12,14 +12,16 @@ from joblens.agent.run_tickets import QueueSide
 from joblens.app.drivers import Warn
 from joblens.app.hire_desk import FileHireDesk
 from joblens.app.queueing import open_queue_store
+from joblens.app.worker_calls import WorkerCaller, served_routes
 from joblens.engine.cluster_places import ClusterPlaces
 from joblens.engine.offer import Offer
-from joblens.model.cluster_preview import Capacity, ClusterPreview, PreviewStep
+from joblens.model.cluster_preview import QUEUE, Capacity, ClusterPreview, PlannedRequest, PreviewStep
 from joblens.model.errors import MissingExtra, how_to_install
 from joblens.model.placing import Parcel, Placed, Room, queue_of_run
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import Run, RunOptions
 from joblens.model.settings import Settings
+from joblens.plan.labelled_jobs import jobs_elsewhere
 from joblens.plan.stages import Stage, schedules_nodes
 from joblens.ports.hiring import HireDesk
 from joblens.ports.placer import LooksAhead, Placer, QueueChoice
@@ -62,29 +64,32 @@ class ClusterCapacity:
         self._options = options
         self._placer = open_placer(plan, options, settings, FileHireDesk(settings, config, _NO_RUN), warn)
         self._capacity: tuple[Capacity, ...] = ()
+        self._elsewhere = jobs_elsewhere(plan, options.labels)
 
     def check(self, places: Collection[int]) -> None:
         """Raises PlanError for what the cluster could never place, PlacingError where it does not answer."""
+        own = set(places) - self._elsewhere
         if isinstance(self._placer, LooksAhead):
-            self._placer.expect(places, {})
-        self._placer.check([self._parcel(index) for index in sorted(places)])
+            self._placer.expect(own, {})
+        self._placer.check([self._parcel(index) for index in sorted(own)])
 
     def preview(
         self, stages: Sequence[Stage], places: Collection[int], expected_s: Mapping[int, float]
     ) -> ClusterPreview:
         if isinstance(self._placer, LooksAhead):
-            self._placer.expect(places, expected_s)
+            self._placer.expect(set(places) - self._elsewhere, expected_s)
         steps = [
             PreviewStep(
                 stage.number,
                 tuple(index for index in stage.actions if schedules_nodes(self._plan.actions[index].spec)),
-                [self._parcel(index) for index in stage.jobs],
+                [self._parcel(index) for index in stage.jobs if index not in self._elsewhere],
             )
             for stage in stages
         ]
         preview = self._placer.preview(steps)
         self._capacity = preview.capacity
-        return preview
+        requests = (*preview.requests, *requests_for_labels(self._plan, stages, self._elsewhere))
+        return structs.replace(preview, requests=requests)
 
     def offer(self) -> Offer:
         """For the rehearsal. Ray starts as much as its nodes hold; Slurm decides for itself."""
@@ -105,6 +110,20 @@ class ClusterCapacity:
         return _parcel(self._plan, index, self._options.engine)
 
 
+def requests_for_labels(
+    plan: Plan, stages: Sequence[Stage], elsewhere: Collection[int]
+) -> Iterator[PlannedRequest]:
+    """Jobs of a dry run that wait for workers with their label."""
+    for stage in stages:
+        labels: dict[str, list[int]] = {}
+        for index in stage.jobs:
+            if index in elsewhere:
+                labels.setdefault(plan.jobs[index].label, []).append(index)
+        for label, jobs in labels.items():
+            name = f"workers with the label {label}"
+            yield PlannedRequest(stage=stage.number, kind=QUEUE, name=name, count=len(jobs), jobs=tuple(jobs))
+
+
 def _parcel(plan: Plan, place: int, engine: str) -> Parcel:
     job = plan.jobs[place]
     return Parcel(
@@ -123,7 +142,9 @@ class ClusterEngine:
 
     def __init__(self, run: Run, plan: Plan, settings: Settings, config: str | None, warn: Warn) -> None:
         self._run = run
+        self._plan = plan
         self._settings = settings
+        self._config = config
         self._warn = warn
         self._desk = FileHireDesk(settings, config, run.uuid)
         self._placer = open_placer(plan, run.options, settings, self._desk, warn)
@@ -141,6 +162,9 @@ class ClusterEngine:
             again = self._run.again
             if again is not None:
                 enabled = set(again) if enabled is None else set(again) & set(enabled)
+            elsewhere = jobs_elsewhere(self._plan, self._run.options.labels)
+            if elsewhere:  # allocations are not for them
+                enabled = set(range(len(self._plan.jobs)) if enabled is None else enabled) - elsewhere
             self._placer.expect(enabled, expected_s)
 
     def shown_offer(self, offer: Offer) -> Offer:
@@ -164,16 +188,27 @@ class ClusterEngine:
                 placed=placed_before(store, run.uuid),
             ),
             queue_of=self._queue_of(),
+            own_labels=frozenset(run.options.labels),
+            served=served_routes(settings),
+            call_labelled=WorkerCaller(settings, self._config, self._warn),
             retry_lost=settings.queue.retry_lost,
             most_deliveries=settings.queue.most_deliveries,
             warn=self._warn,
         )
 
     def _queue_of(self) -> Callable[[PlannedJob], str]:
-        run, placer = self._run, self._placer
-        if isinstance(placer, QueueChoice):
-            return placer.queue_of
-        return lambda planned: queue_of_run(run.options.engine, run.uuid, planned.scheduler)
+        """Jobs with a label are for workers that somebody starts, on the queue that these serve."""
+        run, placer, usual = self._run, self._placer, self._settings.queue.name
+        served = frozenset(run.options.labels)
+
+        def queue_of(planned: PlannedJob) -> str:
+            if planned.label and planned.label not in served:
+                return planned.queue or usual
+            if isinstance(placer, QueueChoice):
+                return placer.queue_of(planned)
+            return queue_of_run(run.options.engine, run.uuid, planned.scheduler)
+
+        return queue_of
 
     def close(self, *, is_over: bool) -> None:
         if is_over:

@@ -11,6 +11,7 @@ import msgspec
 from joblens.agent.locks import RunLock
 from joblens.agent.run_signals import heed_no_nudge
 from joblens.app.background_process import service_arguments, settings_of, stand_on_its_own
+from joblens.app.bells import settings_of_run
 from joblens.app.child_store import store_arguments, store_environment
 from joblens.app.detached_process import start_detached_process
 from joblens.app.drivers import open_store_directly, store_name
@@ -33,6 +34,7 @@ def run_log(settings: Settings, run: Run) -> str:
 def detach_run(run: Run, settings: Settings, config: str | None, notify: str | None = None) -> None:
     """Returns when it is under way."""
     refuse_inside_a_job()
+    settings = settings_of_run(settings, run.options)
     path = run_log(settings, run)
     argv = ["-m", "joblens.app.detaching", *store_arguments(settings)]
     # Without parameters: what a process was started with is for all to read, and they may be secret.

@@ -55,7 +55,8 @@ def _storage(settings: Settings) -> list[Capability]:
     from joblens.app.places import store_home
 
     logs = _writable("logs", settings.output.dir or store_home(store_name(settings)))
-    return [_store(settings), _sqlite(), logs, *([_broker(settings)] if settings.queue.broker else [])]
+    broker = [_broker(settings)] if settings.queue.broker else []
+    return [_store(settings), _sqlite(), logs, *broker, *_labels(settings)]
 
 
 def _store(settings: Settings) -> Capability:
@@ -92,6 +93,34 @@ def _broker(settings: Settings) -> Capability:
     except JoblensError as error:
         fix = error.hint or "see that it runs, or name another in queue.broker"
         return Capability(area="storage", name="broker", available=False, reason=str(error), fix=fix)
+
+
+def _labels(settings: Settings) -> list[Capability]:
+    """One where jobs wait for a label that no worker serves."""
+    from contextlib import closing
+
+    from joblens.app.bells import living_workers
+    from joblens.app.drivers import store_is_there
+    from joblens.app.queueing import open_queue_store
+    from joblens.model.errors import JoblensError
+    from joblens.model.labels import queue_and_label, unserved_words
+
+    if not store_is_there(settings):
+        return []
+    try:
+        with closing(open_queue_store(settings, lambda _text: None)) as store:
+            waiting = {each.queue: each.waiting for each in store.backlog() if each.waiting}
+            labelled = [route for route in sorted(waiting) if queue_and_label(route)[1]]
+            if not labelled:
+                return []
+            served = {route for worker in living_workers(settings, store) for route in worker.routes}
+    except JoblensError:
+        return []  # told of above
+    texts = [unserved_words(route, waiting[route]) for route in labelled if route not in served]
+    if not texts:
+        return []
+    what, _, fix = "; ".join(texts).rpartition(": ")
+    return [Capability(area="storage", name="labels", available=False, reason=what, fix=fix)]
 
 
 def _sqlite() -> Capability:

@@ -47,6 +47,7 @@ from joblens.model.run import (
 )
 from joblens.model.settings import Settings
 from joblens.model.writes import JobEnded, RunNoted, Write
+from joblens.plan.labelled_jobs import jobs_elsewhere
 from joblens.ports.store import Store
 from joblens.stores.journal import JournaledStore
 
@@ -102,8 +103,10 @@ def drive(
 
 class _Driving:
     def __init__(self, run: Run, plan: Plan, settings: Settings, log: OwnLog, config: str | None) -> None:
+        from joblens.app.bells import settings_of_run
         from joblens.app.kept_specs import hide_names, stored_secrets
 
+        settings = settings_of_run(settings, run.options)
         self._run = run
         self._secrets = stored_secrets(run, settings)
         for batch in run.spawned:
@@ -131,7 +134,8 @@ class _Driving:
             )
             return self._cluster.offer()
         offer = run_offer(self._plan, options, self._settings, self._log.warn)
-        check_fit(self._plan, offer, jobs_to_run(self._plan, options, self._run.again))
+        places = jobs_to_run(self._plan, options, self._run.again)
+        check_fit(self._plan, offer, places - jobs_elsewhere(self._plan, options.labels))
         return offer
 
     def _open_side(self, kit: Kit) -> "QueueSide | None":
@@ -168,7 +172,14 @@ class _Driving:
             self._restore(kit, schedule, facts, driver, running)
             before_s = kit.recorder.read(lambda store: driven_before_s(store, self._run))
             began_s = time.monotonic()
-            started = RunStarted(kit.owner, shown.cpus, shown.memory_bytes, shown.gpus, setup.logs_dir)
+            started = RunStarted(
+                kit.owner,
+                shown.cpus,
+                shown.memory_bytes,
+                shown.gpus,
+                setup.logs_dir,
+                options=structs.replace(self._run.options, parameters={}),
+            )
             facts.note_now(started)
             status = RunStatus.FAILED
             try:
@@ -234,6 +245,7 @@ class _Driving:
             expected_s=kit.recorder.read(self._expected),
             may_go_ahead=self._plan.execution.staggered_start_s <= 0,
             may_grow=True,
+            served_labels=None if self._run.options.engine == "local" else self._run.options.labels,
         )
         if self._cluster is not None:
             self._cluster.expect(choices.enabled, choices.expected_s)

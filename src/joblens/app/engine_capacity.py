@@ -41,8 +41,10 @@ def open_engine(
         from joblens.app.machine_offer import MachineCapacity
 
         return MachineCapacity(plan, options)
+    from joblens.app.bells import settings_of_run
     from joblens.app.cluster_engine import ClusterCapacity, is_cluster
 
+    settings = settings_of_run(settings, options)
     if is_cluster(options.engine):
         return ClusterCapacity(plan, options, settings, config, warn)
     from joblens.app.run_engine import QueueCapacity

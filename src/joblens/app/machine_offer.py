@@ -11,6 +11,7 @@ from joblens.model.errors import InputError
 from joblens.model.fitting import Lack, more_than_there_is
 from joblens.model.plan import Plan
 from joblens.model.run import RunOptions
+from joblens.plan.labelled_jobs import refuse_elsewhere
 from joblens.plan.stages import Stage
 from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.machine import usable_cpus, usable_gpus, usable_memory_bytes
@@ -50,9 +51,11 @@ class MachineCapacity:
 
     def __init__(self, plan: Plan, options: RunOptions) -> None:
         self._plan = plan
+        self._labels = options.labels
         self._offer = machine_offer(options)
 
     def check(self, places: Collection[int]) -> None:
+        refuse_elsewhere(self._plan, self._labels, places)
         check_fit(self._plan, self._offer, places)
 
     def offer(self) -> Offer:

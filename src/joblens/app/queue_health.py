@@ -1,6 +1,7 @@
 """Is everything there that a queue needs: the store, the broker, workers, and does work go out to them?"""
 
 import os
+import shlex
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -10,6 +11,7 @@ from joblens.app.drivers import store_is_there, store_name
 from joblens.app.queueing import open_queue_store
 from joblens.model.delivery import Backlog, WorkerInfo
 from joblens.model.errors import InputError, JoblensError
+from joblens.model.labels import queue_and_label
 from joblens.model.placing import is_of_cluster
 from joblens.model.settings import Settings
 from joblens.ports.bell import Bell
@@ -86,7 +88,7 @@ def _ask_broker(form: dict[str, Any], settings: Settings, opened: Callable[[], B
 
 def _unserved(settings: Settings, workers: list[WorkerInfo], backlog: list[Backlog]) -> list[str]:
     """Queues where jobs wait, or will, and nobody is there to take them."""
-    served = {queue for worker in workers for queue in worker.queues}
+    served = {route for worker in workers for route in worker.routes}
     problems = []
     if settings.queue.broker and not workers:
         problems.append("workers: none is running; start one with joblens worker")
@@ -99,7 +101,10 @@ def _unserved(settings: Settings, workers: list[WorkerInfo], backlog: list[Backl
             and (settings.queue.broker or waits_s > settings.queue.lease)
         ):
             jobs = "job waits" if each.waiting == 1 else "jobs wait"
-            problems.append(f"queue {each.queue}: {each.waiting} {jobs}, and no worker serves it")
+            queue, label = queue_and_label(each.queue)
+            with_label = f" with label '{label}'" if label else ""
+            how = f"; start one with joblens worker --label {shlex.quote(label)}" if label else ""
+            problems.append(f"queue {queue}: {each.waiting} {jobs}{with_label}, and no worker serves it{how}")
     return problems
 
 
@@ -110,6 +115,7 @@ def _worker_form(worker: WorkerInfo, now_us: int) -> dict[str, Any]:
         "pid": worker.pid,
         "user": worker.user,
         "queues": list(worker.queues),
+        "labels": list(worker.labels),
         "concurrency": worker.concurrency,
         "running": worker.running,
         "broker": worker.broker or None,
@@ -121,7 +127,8 @@ def _worker_form(worker: WorkerInfo, now_us: int) -> dict[str, Any]:
 
 def _backlog_form(backlog: Backlog) -> dict[str, Any]:
     return {
-        "queue": backlog.queue,
+        "queue": queue_and_label(backlog.queue)[0],
+        "label": queue_and_label(backlog.queue)[1],
         "waiting": backlog.waiting,
         "held": backlog.held,
         "oldest_waiting_seconds": backlog.oldest_waiting_us / 1e6,

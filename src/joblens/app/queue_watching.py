@@ -19,6 +19,7 @@ from joblens.model.errors import StoreError, UnknownJob, UnknownRun, UnknownWork
 from joblens.model.history import HistoryQuery
 from joblens.model.ids import new_uuid
 from joblens.model.job import Record, Status
+from joblens.model.labels import queue_and_label, unserved_words
 from joblens.model.run import Run
 from joblens.model.sample import Sample
 from joblens.model.settings import Settings
@@ -36,6 +37,8 @@ _EARLIER = 50  # jobs of a tool that are looked at to tell how long the next wil
 _SPARE_SAMPLES = 20
 
 Care = Callable[[], None]
+
+_HEARD_S = 60.0  # a worker that was not heard of for this long does not count
 
 
 def new_workflow_id() -> str:
@@ -210,15 +213,28 @@ def task_group_rows(store: Store) -> list[TaskGroupRow]:
     ]
 
 
+def _unserved_label(store: QueueStore, record: Record) -> dict[str, str]:
+    """Of a job that waits for a label which no worker has that was heard of lately."""
+    route = record.job.queue
+    if not queue_and_label(route)[1]:
+        return {}
+    heard_us = store.now_us() - round(_HEARD_S * 1e6)
+    if any(route in worker.routes for worker in store.workers() if worker.seen_at_us >= heard_us):
+        return {}
+    return {"waits_for": unserved_words(route)}
+
+
 def task_status(
     store: QueueStore, record: Record, holders: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """`holders`: which worker has which job, where that is known."""
     now_us = time.time_ns() // 1000
     if record.status is Status.QUEUED and record.job.queue:
-        lost_worker = store.lost_workers([record.job.uuid]).get(record.job.uuid, "")
+        former = store.former_workers([record.job.uuid]).get(record.job.uuid)
+        lost_worker = "" if former is None else former.name
         waits_at = place_of_waiting(store, record)
-        return status_form(record, now_us=now_us, lost_worker=lost_worker, waits_at=waits_at)
+        form = status_form(record, now_us=now_us, lost_worker=lost_worker, waits_at=waits_at)
+        return {**form, **_unserved_label(store, record)}
     if record.status is not Status.RUNNING:
         return status_form(record, now_us=now_us)
     return status_form(

@@ -17,6 +17,7 @@ from joblens.app.requests import Request
 from joblens.model.delivery import Order, RetryLost, Ticket, ToolPrograms
 from joblens.model.errors import InputError, StoreError
 from joblens.model.job import Job, Record
+from joblens.model.labels import route_of
 from joblens.model.settings import Settings
 from joblens.model.writes import CancelAsked, JobQueued, TicketMade, Write
 from joblens.ports.deliveries import Deliveries
@@ -33,6 +34,7 @@ class QueueRequest(Struct, frozen=True, kw_only=True):
 
     request: Request
     queue: str = ""  # '': as the settings say
+    label: str = ""  # of the workers that may take it
     retry_lost: RetryLost | None = None
     artifacts: tuple[str, ...] = ()
     files: dict[str, str] = {}
@@ -87,11 +89,12 @@ def surroundings_of_queue() -> Surroundings:
 
 
 def _ticket(asked: QueueRequest, prepared: PreparedJob, settings: Settings, after: str) -> tuple[Job, Ticket]:
-    queue = check_queue(asked.queue or settings.queue.name)
+    queue = route_of(check_queue(asked.queue or settings.queue.name), asked.label)
     cwd = "" if asked.own_folder else prepared.cwd
     job = replace(
         prepared.job,
         queue=queue,
+        label=asked.label,
         cwd="" if asked.own_folder else prepared.job.cwd,
         artifacts=asked.artifacts,
         background=False,
@@ -110,6 +113,7 @@ def _ticket(asked: QueueRequest, prepared: PreparedJob, settings: Settings, afte
     ticket = Ticket(
         uuid=job.uuid,
         queue=queue,
+        label=asked.label,
         order=order,
         retry_lost=settings.queue.retry_lost if asked.retry_lost is None else asked.retry_lost,
         most_deliveries=settings.queue.most_deliveries,

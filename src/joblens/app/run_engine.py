@@ -5,16 +5,15 @@ from contextlib import closing
 
 from msgspec.structs import replace
 
-from joblens.agent.run_calling import Tickets
 from joblens.agent.run_tickets import QueueSide
 from joblens.app.bells import (
     StartedWorker,
     check_broker,
     check_broker_answers,
     living_workers,
-    open_bell,
-    remind_workers,
+    plain_bell,
 )
+from joblens.app.cluster_engine import requests_for_labels
 from joblens.app.drivers import Warn, open_deliveries, store_is_there
 from joblens.app.machine_offer import (
     check_fit,
@@ -24,7 +23,8 @@ from joblens.app.machine_offer import (
     without_names,
 )
 from joblens.app.owning import current_user
-from joblens.app.queueing import QueueStore, open_queue_store
+from joblens.app.queueing import open_queue_store
+from joblens.app.worker_calls import WorkerCaller, served_routes
 from joblens.engine.offer import Offer
 from joblens.model.cluster_preview import QUEUE, Capacity, ClusterPreview, PlannedRequest
 from joblens.model.delivery import WorkerInfo
@@ -32,46 +32,13 @@ from joblens.model.errors import InputError, PlanError
 from joblens.model.plan import Plan
 from joblens.model.run import RunOptions
 from joblens.model.settings import Settings
+from joblens.plan.labelled_jobs import jobs_elsewhere
 from joblens.plan.stages import Stage
 from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
 from joblens.runners.broker_url import check_queue
 
 _SHOWN = 10
-
-
-class WorkerCaller:
-    """Tells workers of a run's jobs, on the thread it is used on."""
-
-    def __init__(self, settings: Settings, config: str | None, warn: Warn) -> None:
-        self._settings = settings
-        self._config = config
-        self._warn = warn
-        self._store: QueueStore | None = None
-        self._bell: Bell | None = None  # of a broker that is configured: connected once
-
-    def ring(self, tickets: Tickets) -> None:
-        bell = self._bell or open_bell(self._settings, self._open(), self._config)
-        if self._settings.queue.broker:
-            self._bell = bell
-            bell.ring(tickets)
-            return
-        with closing(bell):  # workers come and go: who is to be told is found out each time
-            bell.ring(tickets)
-
-    def remind(self) -> None:
-        remind_workers(self._settings, self._open(), self._config)
-
-    def close(self) -> None:
-        if self._bell is not None:
-            self._bell.close()
-        if self._store is not None:
-            self._store.close()
-
-    def _open(self) -> QueueStore:
-        if self._store is None:
-            self._store = open_queue_store(self._settings, self._warn)
-        return self._store
 
 
 def open_side(
@@ -89,6 +56,8 @@ def open_side(
         store=open_queue_store(settings, warn),
         call=WorkerCaller(settings, config, warn),
         queue_of=lambda planned: planned.queue or usual,
+        own_labels=frozenset(options.labels),
+        served=served_routes(settings),
         retry_lost=settings.queue.retry_lost,
         most_deliveries=settings.queue.most_deliveries,
         warn=warn,
@@ -108,6 +77,7 @@ class QueueCapacity:
         self._plan = plan
         self._options = options
         self._settings = settings
+        self._elsewhere = jobs_elsewhere(plan, options.labels)
         self._queues = check_queues(plan, options, settings)
         check_broker(settings)
         self._workers: list[WorkerInfo] = []
@@ -122,9 +92,9 @@ class QueueCapacity:
 
     def check(self, places: Collection[int]) -> None:
         """Raises PlanError for what no worker could take."""
-        offer = self.offer()
-        check_fit(self._plan, offer, places)
-        check_fit(self._plan, self._most_of_one(offer), places)
+        offer, own = self.offer(), frozenset(places) - self._elsewhere
+        check_fit(self._plan, offer, own)
+        check_fit(self._plan, self._most_of_one(offer), own)
 
     def offer(self) -> Offer:
         if self._workers:
@@ -183,11 +153,14 @@ class QueueCapacity:
         for stage in stages:
             queues: dict[str, list[int]] = {}
             for index in stage.jobs:
-                queues.setdefault(self._plan.jobs[index].queue or usual, []).append(index)
+                if index not in self._elsewhere:
+                    queues.setdefault(self._plan.jobs[index].queue or usual, []).append(index)
             for queue, jobs in queues.items():
                 yield PlannedRequest(
                     stage=stage.number, kind=QUEUE, name=queue, count=len(jobs), jobs=tuple(jobs)
                 )
+
+        yield from requests_for_labels(self._plan, stages, self._elsewhere)
 
     def close(self) -> None:
         pass
@@ -197,14 +170,16 @@ def _workers_of(queues: set[str], settings: Settings, deliveries: Deliveries) ->
     return [
         worker
         for worker in living_workers(settings, deliveries)
-        if queues & set(worker.queues) and (worker.any_user or worker.user == current_user())
+        if queues & set(worker.queues)
+        and not worker.labels  # they are no part of what the run may fill
+        and (worker.any_user or worker.user == current_user())
     ]
 
 
 def _peek(settings: Settings, deliveries: object) -> Bell | None:
     if settings.queue.broker:
         return None
-    bell = open_bell(settings, deliveries)  # type: ignore[arg-type]
+    bell = plain_bell(settings, deliveries)  # type: ignore[arg-type]
     bell.close()
     return bell
 

@@ -6,7 +6,7 @@ from joblens.agent.owners import is_gone
 from joblens.app.runs import KeptResults, kept_events, kept_results
 from joblens.engine.cluster_places import ClusterPlaces
 from joblens.engine.offer import Choices, Offer
-from joblens.engine.replay import restore
+from joblens.engine.replay import restore, was_withdrawn
 from joblens.engine.run_events import FinalizationEnded, StopMode
 from joblens.engine.run_standing import failed_finalizations, last_stop, standing
 from joblens.engine.schedule import Schedule
@@ -26,6 +26,7 @@ class JobStanding(Struct, frozen=True, kw_only=True):
 
     index: int
     name: str
+    label: str = ""
     state: JobState
     why: str
     results: tuple[JobResult, ...]  # its attempts
@@ -57,6 +58,8 @@ def state_of_run(store: Store, run: Run) -> RunState:
     schedule = schedule_of(store, run, plan, results, kept)
     attempts: dict[int, list[JobResult]] = {}
     for result in [*(kept.results if kept else ()), *results]:
+        if was_withdrawn(result):
+            continue
         attempts.setdefault(result.index, []).append(result)
     own = {result.index for result in results}
     events = [event for _, event in store.run_events(run.uuid)]
@@ -72,6 +75,7 @@ def state_of_run(store: Store, run: Run) -> RunState:
             JobStanding(
                 index=index,
                 name=job.name,
+                label=job.label,
                 state=state,
                 why=why,
                 results=tried,

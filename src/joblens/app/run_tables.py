@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from joblens.analysis.run_table import ResultRow, numbers_of, use_so_far
 from joblens.app.run_state import JobStanding, RunState, state_of_run
 from joblens.app.runs import records_of_run
-from joblens.model.job import Record
-from joblens.model.run import JobState, Run, RunStatus
+from joblens.model.job import Record, Status
+from joblens.model.run import JobResult, JobState, Run, RunStatus
 from joblens.plan.raised_requests import describe_raised
 from joblens.ports.store import Store
 from joblens.views.summary import ending, with_last_words
@@ -43,18 +43,15 @@ def result_rows(store: Store, run: Run) -> list[ResultRow]:
     standing = state_of_run(store, run)
     wanted = {job.results[-1].job_uuid for job in standing.jobs if job.results}
     records: dict[str, Record] = {}
-    lost: dict[str, int] = {}  # attempts that were lost with their workers
     for uuid in _runs_of(standing):
         for record in records_of_run(store, uuid):
-            if record.attempt is not None and record.attempt.number > 1:
-                lost[record.job.uuid] = record.attempt.number - 1
             if record.job.uuid in wanted:
                 records[record.job.uuid] = record
     rows = [
         _row(
             job,
             records.get(job.results[-1].job_uuid) if job.results else None,
-            len(job.results) + sum(lost.get(result.job_uuid, 0) for result in job.results),
+            sum(map(_tries, job.results)),
             describe_raised(run.raised, job.index),
         )
         for job in standing.jobs
@@ -62,6 +59,11 @@ def result_rows(store: Store, run: Run) -> list[ResultRow]:
     if run.status is not RunStatus.RUNNING:
         return rows
     return _with_use_so_far(store, rows, records)
+
+
+def _tries(result: JobResult) -> int:
+    """One that waits at a queue or cluster has not begun this time."""
+    return result.tries - (result.status is Status.QUEUED)
 
 
 def _with_use_so_far(store: Store, rows: list[ResultRow], records: dict[str, Record]) -> list[ResultRow]:
@@ -93,6 +95,7 @@ def _row(job: JobStanding, record: Record | None, attempts: int, raised: str) ->
     return ResultRow(
         index=job.index,
         name=job.name,
+        label=job.label,
         state=job.state,
         why=why,
         attempts=attempts,

@@ -107,6 +107,7 @@ class _Following(ABC):
         # Whether it is tried again, and whether its output files are there, is known with its next state.
         self._untold: dict[int, JobFailure] = {}
         self._untold_successes: dict[int, tuple[int, Record]] = {}
+        self._lost: dict[int, int] = {}  # attempts of each job that were lost with their workers
 
     def state_changed(self, index: int, state: JobState, why: str = "") -> None:
         before = self.tracker.state_of(index)
@@ -133,6 +134,9 @@ class _Following(ABC):
         self.tracker.attempt_began(index, attempt, job_uuid, at_us)
 
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
+        if record.attempt is not None and record.attempt.number > 1:  # others were lost with their workers
+            self._lost[index] = self._lost.get(index, 0) + record.attempt.number - 1
+        attempt += self._lost.get(index, 0)
         if record.status is Status.SUCCESS:
             self.tracker.attempt_succeeded(index, record.outcome.duration_s if record.outcome else 0.0)
             self._untold_successes[index] = (attempt, record)

@@ -199,7 +199,8 @@ class RunWatcher:
         for result in changed:
             self._seen[result.index, result.attempt] = result.status
             if result.status is Status.RUNNING:
-                self._view.attempt_began(result.index, result.attempt, result.job_uuid, result.began_at_us)
+                attempt = result.attempt + result.tries - 1
+                self._view.attempt_began(result.index, attempt, result.job_uuid, result.began_at_us)
             elif result.status.is_final:
                 is_news = not self._is_first or (
                     result.status is not Status.SUCCESS and last[result.index] == result.attempt

@@ -81,7 +81,7 @@ class TaskPipeline:
         self, tool: str, script: str, params: Mapping[str, Any] | None = None, **more: Any
     ) -> str:
         """-> its id. `more`: what else a task of a workflow file may say (name, device, container, queue,
-        retry_lost, timeout, cpus, memory, tags)."""
+        label, retry_lost, timeout, cpus, memory, tags)."""
         task = {"tool": tool, "script": script, "params": mapping_of("params", params), **more}
         requests = self._requests(read_tasks([task]))
         (record,) = enqueue(requests, self._settings, self._config, warn_in_python)

@@ -12,6 +12,7 @@ from joblens.analysis.profile import detailed_profile
 from joblens.analysis.rates import unreclaimable_bytes
 from joblens.engine.cluster_places import PlaceOfJob
 from joblens.model.job import Job, Outcome, Record, Status
+from joblens.model.labels import queue_and_label
 from joblens.model.sample import Sample
 from joblens.model.units import format_instant, in_mb
 
@@ -107,7 +108,8 @@ def status_form(
         "tool": record.job.tool,
         "script": record.job.script,
         "params": record.job.params,
-        "queue": record.job.queue,
+        "queue": queue_and_label(record.job.queue)[0],
+        "label": record.job.label or None,
         "worker": worker or (record.outcome and record.outcome.worker) or None,
         "host": None if record.attempt is None else record.attempt.owner.host,
         **_at_cluster(record, waits_at),

@@ -12,6 +12,7 @@ from joblens.app.tools import ToolRun, load_tools, request_of, tool_request
 from joblens.model.delivery import RetryLost
 from joblens.model.errors import InputError, SpecError
 from joblens.model.job import Requirements
+from joblens.model.labels import label_problem
 from joblens.model.settings import Settings
 from joblens.model.tool import Tool
 from joblens.spec.documents import format_of
@@ -61,7 +62,10 @@ def request_of_task(task: WrittenTask, settings: Settings) -> QueueRequest:
         container=task.container or None,
         here=runs_here(settings),
     )
+    if task.label is not None and (problem := label_problem(task.label)):
+        raise InputError(f"label {task.label!r} {problem}")
     made = queue_request(run, settings, queue=task.queue, retry_lost=task.retry_lost)
+    made = replace(made, label=task.label or "")
     return replace(made, request=replace(made.request, name=task.name or made.request.name, tags=task.tags))
 
 

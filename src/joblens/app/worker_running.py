@@ -36,7 +36,7 @@ from joblens.app.supervising import allow_many_files
 from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.errors import JoblensError
 from joblens.model.job import Granularity, Placement, Record, Status
-from joblens.model.placing import PlaceEnding
+from joblens.model.placing import PlaceEnding, is_for_any_worker
 from joblens.model.settings import Settings
 from joblens.ports.bell import Bell, Hearing
 from joblens.ports.hiring import Ear
@@ -74,6 +74,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 
     concurrency: int | None = None  # None: one job for each CPU
     queues: tuple[str, ...] = ()  # (): the one the settings name
+    labels: tuple[str, ...] = ()  # (): it takes jobs without a label
     name: str = ""  # how it begins; '': with host and process
     any_user: bool = False
     hired: HiredFor | None = None
@@ -174,6 +175,7 @@ def make_info(settings: Settings, kit: Kit, options: WorkerOptions, broker: str)
         boot_id=owner.boot_id,
         started_at_us=kit.clock.now_us(),
         any_user=options.any_user or settings.queue.any_user,
+        labels=options.labels,
         facts=_facts(kit, options),
     )
 
@@ -386,7 +388,9 @@ def _has_work(running: RunningWorker) -> bool:
     user = running.info.user
 
     def waits(record: Record) -> bool:
-        return record.status is Status.QUEUED and bool(record.job.queue) and record.job.user == user
+        queue = record.job.queue
+        is_for_it = bool(queue) and is_for_any_worker(queue) and record.job.user == user
+        return record.status is Status.QUEUED and is_for_it
 
     with suppress(JoblensError):
         return any(map(waits, running.kit.recorder.read(lambda store: store.running())))

@@ -63,7 +63,7 @@ def serve(
         has_ended=has_ended,
     )
     info = running.info
-    hearing = hearing_of(broker, info.queues, info.concurrency, info.name)
+    hearing = hearing_of(broker, info.routes, info.concurrency, info.name)
     running.watching.when_known = lambda: has_begun(info, store_name(settings))
     running.run(hearing)
     return Served(info, dict(running.watching.counts))

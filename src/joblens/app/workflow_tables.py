@@ -9,7 +9,7 @@ from joblens.agent.owners import is_gone
 from joblens.analysis.run_time import driven_s
 from joblens.analysis.workflow_rows import INTERRUPTED, RunRow, TaskGroupRow, WorkflowRow, run_label
 from joblens.app.runs import kept_results
-from joblens.engine.retries import NOT_STARTED
+from joblens.engine.replay import was_withdrawn
 from joblens.model.job import Status
 from joblens.model.run import JobResult, OutputsMissing, Run, RunStatus, Workflow
 from joblens.model.units import format_instant
@@ -51,8 +51,8 @@ def _counted(results: list[JobResult], without_output: set[tuple[int, int]]) -> 
     succeeded: set[int] = set()
     last: dict[int, Status] = {}
     for result in results:
-        if result.status is Status.CANCELLED and result.reason == NOT_STARTED:
-            continue  # it never began
+        if was_withdrawn(result):
+            continue
         last[result.index] = result.status
         if result.status is Status.SUCCESS:
             if (result.index, result.attempt) in without_output:

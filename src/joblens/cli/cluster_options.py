@@ -1,10 +1,10 @@
-"""Options that say who runs the jobs of a workflow, and how a cluster is asked for places."""
+"""Options that choose who runs the jobs of a workflow: this machine, workers of a queue, or a cluster."""
 
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from joblens.cli.option_table import ENGINE_OPTIONS, SLURM_OPTIONS, OptionRow
+from joblens.cli.option_table import ENGINE_OPTIONS, RUN_OPTIONS, SLURM_OPTIONS, OptionRow
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 LOCAL, CELERY, RAY, SLURM = "local", "celery", "ray", "slurm"
 _SLURM_TEXTS = ("partition", "account", "qos", "constraint")
+_OF_QUEUES = ("queue", "broker", "retry_lost")
 _SLURM_FIELDS = tuple(row.name for row in SLURM_OPTIONS)
 
 
@@ -45,6 +46,11 @@ def check_engine_options(engine: str, given: dict[str, Any]) -> None:
         text = given.get(name)
         if text is not None and not (text.strip() and text.isprintable()):
             raise InputError(f"--{name} is empty" if not text.strip() else f"--{name}: not in one line")
+    if given.get("retry_lost") is not None and engine == LOCAL:
+        raise InputError(
+            "--retry-lost has no effect with --engine local: there are no workers to lose",
+            hint="add --engine celery, ray or slurm, or leave out --retry-lost",
+        )
     for name, need in OPTION_NEEDS.items():
         if given.get(name) in (None, (), ""):
             continue
@@ -102,13 +108,25 @@ def _sbatch_options(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def engine_options(given: dict[str, Any]) -> dict[str, Any]:
-    """What of RunOptions they say. Raises InputError."""
+    """The fields of RunOptions that these options set. Raises InputError."""
     engine = given.get("engine") or LOCAL
     check_engine_options(engine, given)
     return {
         "engine": engine,
         "address": given.get("address") or "",
         "slurm": slurm_choice({name: given.get(name) or _nothing(name) for name in _SLURM_FIELDS}),
+        **_queue_choice(given),
+    }
+
+
+def _queue_choice(given: dict[str, Any]) -> dict[str, str]:
+    from joblens.runners.broker_url import recorded_broker
+
+    broker = given.get("broker")
+    return {
+        "queue": given.get("queue") or "",
+        "broker": recorded_broker(broker) if broker is not None else "",
+        "retry_lost": given.get("retry_lost") or "",
     }
 
 
@@ -117,13 +135,33 @@ def _nothing(name: str) -> Any:
 
 
 def changed_engine(options: "RunOptions", given: dict[str, Any]) -> dict[str, Any]:
-    """What of them is different from how the run was made; said once, everything about the engine is as said
-    now. Raises InputError."""
-    engine = given.get("engine")
-    names = ("address", *_SLURM_FIELDS)
-    if engine is None and not any(given.get(name) for name in names):
-        return {}
-    return engine_options({**given, "engine": engine or options.engine})
+    """The fields of RunOptions that these options change. Each option replaces its own value; another engine
+    starts without the options of the one before. Raises InputError."""
+    engine = given.get("engine") or options.engine
+    if engine != options.engine:
+        return engine_options({**given, "engine": engine})
+    check_engine_options(engine, given)
+    changes: dict[str, Any] = {name: value for name, value in _queue_choice(given).items() if value}
+    if given.get("address"):
+        changes["address"] = given["address"]
+    if any(given.get(name) for name in _SLURM_FIELDS):
+        changes["slurm"] = _changed_slurm(options.slurm, given)
+    return changes
+
+
+def _changed_slurm(choice: "SlurmChoice", given: dict[str, Any]) -> "SlurmChoice":
+    from msgspec.structs import asdict, replace
+
+    from joblens.model.run import SlurmChoice
+
+    said = slurm_choice({name: given.get(name) or _nothing(name) for name in _SLURM_FIELDS})
+    nothing = asdict(SlurmChoice())
+    changes = {name: value for name, value in asdict(said).items() if value != nothing[name]}
+    if said.packing == "jobs":  # no allocations any more
+        changes = {"nodes": None, "allocations": None, **changes}
+    elif (said.nodes or said.allocations) and choice.packing == "jobs":
+        changes = {"packing": "", **changes}
+    return replace(choice, **changes)
 
 
 def rows_without_file(rows: tuple[OptionRow, ...]) -> tuple[OptionRow, ...]:
@@ -137,4 +175,5 @@ def _as_sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+QUEUE_OPTIONS_OF_RUNS = rows_without_file(tuple(row for row in RUN_OPTIONS if row.name in _OF_QUEUES))
 ENGINE_OPTIONS_OF_RUNS = rows_without_file((*ENGINE_OPTIONS, *SLURM_OPTIONS))

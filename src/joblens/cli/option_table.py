@@ -141,6 +141,11 @@ RUN_OPTIONS = (
         "--queue", metavar="NAME", help="FILE: queue of the workers that run its jobs, with --engine celery."
     ),
     _row("--broker", metavar="URL", help="FILE: tell workers by this broker, with --engine celery."),
+    _choice(
+        "--retry-lost",
+        RetryLost,
+        help="FILE: when a job's worker is lost: safe: another takes it up; never: it ends as lost.",
+    ),
 )
 ENGINE_OPTIONS = (
     _choice(
@@ -184,6 +189,13 @@ SPEC_OPTIONS = (
     ),
     _row("--skip", kind="many", metavar="JOB", help="FILE: not these, nor what needs them."),
     _row("--until", kind="many", metavar="JOB", help="FILE: these and what they need."),
+    _row(
+        "--label",
+        kind="many",
+        metavar="LABEL",
+        help="FILE: this run's own workers also run jobs with this label (repeatable). "
+        "COMMAND of submit: only workers with this label may run it.",
+    ),
     _row(
         "--rerun-changed",
         kind="flag",

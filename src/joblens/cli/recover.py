@@ -96,7 +96,6 @@ def request_from(given: dict[str, Any]) -> RecoveryRequest:
 @click.command()
 @run_argument
 @recovery_options
-@click.option("-n", "--dry-run", is_flag=True, help="Show what would be done, change nothing.")
 @click.option("--no-prompts", is_flag=True, help="Ask nothing on a terminal.")
 @click_options(DRIVE_OPTIONS)
 @shared_options
@@ -147,7 +146,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             from joblens.cli.run_spec import detach
 
             lock.release()
-            detach(session, recovered, also={"recovery": prepared.document()})
+            detach(session, recovered, recovered.options.notify, also={"recovery": prepared.document()})
             return 0
         driven = drive_recovered(session, recovered, prepared, lock, quiet=given["quiet"])
     has_file = bool(source_of(store, run))
@@ -232,7 +231,8 @@ def drive_recovered(
     request = RunRequest(loaded=loaded, options=whole.options, left=prepared.to_run)
     check_request(request, session.settings, session.options.config, None)
     also = {"recovery": prepared.document()}
-    return drive_to_end(session, whole, loaded.plan, quiet=quiet, lock=lock, also=also)
+    notify = whole.options.notify
+    return drive_to_end(session, whole, loaded.plan, quiet=quiet, notify=notify, lock=lock, also=also)
 
 
 # ---- text -----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_run
-from joblens.cli.run_options import offer_options, with_offer
+from joblens.cli.run_options import offer_options, take_queue_options, tell_of_broker, with_offer
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def command(
     from joblens.app.runs import find_job_or_run
     from joblens.model.job import Record
 
+    take_queue_options(session, given)
     found = find_job_or_run(session.current_store, ident, session.note, is_to_change=True)
     if isinstance(found, Record):
         from joblens.cli.rerun_job import rerun_job
@@ -87,16 +88,18 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
     if not given["quiet"]:
         for warning in warnings:
             session.warn(warning)
+    tell_of_broker(session, options)
     request = RunRequest(loaded=loaded, options=options, again=again, base=first, detach=given["detach"])
     workflow = session.store.find_workflow(base.workflow_uuid)
     if given["dry_run"]:
         show_dry_run(session, request, workflow, warnings)
         return
     run = start(session, request, workflow)
+    notify = given["notify"] or options.notify
     if given["detach"]:
-        detach(session, run, warnings=warnings)
+        detach(session, run, notify, warnings=warnings)
     else:
-        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], warnings=warnings)
+        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=notify, warnings=warnings)
 
 
 def _whole(session: Session, base: "Run", what: str) -> "Run":

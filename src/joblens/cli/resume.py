@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import run_argument
-from joblens.cli.run_options import offer_options, with_offer
+from joblens.cli.run_options import offer_options, take_queue_options, tell_of_broker, with_offer
 
 
 @click.command()
@@ -28,6 +28,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     from joblens.cli.run_spec import detach, drive_in_front, show_dry_run
     from joblens.model.run import RunStatus
 
+    take_queue_options(session, given)
     run = find_named_run(session.store, ident, session.note)
     if run.status is RunStatus.COMPLETED and not session.json:
         session.write(f"Run {run_label(run)} is completed: there is nothing left to do\n")
@@ -35,6 +36,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     refuse_driven(run, session.settings)
     run = whole_run(run, session.store, session.settings)
     options = with_offer(run.options, given)
+    tell_of_broker(session, options)
     before, run = run, replace(run, options=options)
     loaded = loaded_run(run)
     run = replace(run, options=hide_secrets(loaded, run.options))
@@ -54,10 +56,11 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
         show_dry_run(session, request, session.store.find_workflow(run.workflow_uuid))
         return
     check_request(request, session.settings, session.options.config, session.store)
+    notify = given["notify"] or run.options.notify
     if given["detach"]:
-        detach(session, run)
+        detach(session, run, notify)
     else:
-        drive_in_front(session, run, loaded.plan, quiet=given["quiet"])
+        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=notify)
 
 
 def _left(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:

@@ -19,9 +19,10 @@ def run(session: Session, given: dict[str, Any]) -> None:
         run_spec(session, given)
         return
     refuse_spec_options(given)
-    if given["queue"] is not None or given["broker"] is not None:
+    if any(given[name] is not None for name in ("queue", "broker", "retry_lost")):
         raise InputError(
-            "--queue and --broker go with a workflow file here", hint="joblens submit --queue NAME -- COMMAND"
+            "--queue, --broker and --retry-lost go with a workflow file here",
+            hint="joblens submit --queue NAME -- COMMAND",
         )
     from msgspec.structs import replace
 
@@ -68,14 +69,13 @@ def run(session: Session, given: dict[str, Any]) -> None:
 
 
 def _take_queue_options(session: Session, given: dict[str, Any]) -> None:
-    if given["queue"] is None and given["broker"] is None:
+    if all(given[name] is None for name in ("queue", "broker", "retry_lost")):
         return
     from joblens.cli.cluster_options import LOCAL, check_engine_options
+    from joblens.cli.run_options import take_queue_options
 
     check_engine_options(given["engine"] or LOCAL, given)
-    session.override("queue.name", given["queue"])
-    session.override("queue.broker", given["broker"])
-    session.warn_of_broker(given["broker"])
+    take_queue_options(session, given)
 
 
 def refuse_spec_options(given: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_run
-from joblens.cli.run_options import offer_options, with_offer
+from joblens.cli.run_options import offer_options, take_queue_options, tell_of_broker, with_offer
 
 
 @click.command("run-jobs")
@@ -25,6 +25,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     from joblens.model.errors import UnknownRun
     from joblens.model.run import RunStatus
 
+    take_queue_options(session, given)
     store = session.store
     workflow = store.find_workflow(ident)
     runs = store.runs(workflow.uuid)
@@ -32,6 +33,8 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
         raise UnknownRun(f"workflow {workflow.number} has no jobs yet", hint="joblens run FILE")
     newest = whole_run(store.find_run(runs[-1].uuid), store, session.settings)
     options = replace(with_offer(newest.options, given), cwd=os.getcwd())
+    tell_of_broker(session, options)
+    notify = given["notify"] or options.notify
     is_other_place = (newest.options.cwd, newest.options.output_dir) != (options.cwd, options.output_dir)
     is_new = newest.status is not RunStatus.CREATED or is_other_place
     loaded = loaded_run(replace(newest, raised=()) if is_new else newest)
@@ -46,6 +49,6 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
         check_request(request, session.settings, session.options.config, store)
         run = replace(newest, options=options)
     if given["detach"]:
-        detach(session, run)
+        detach(session, run, notify)
     else:
-        drive_in_front(session, run, loaded.plan, quiet=given["quiet"])
+        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=notify)

@@ -36,6 +36,19 @@ OFFER_OPTIONS = (
         metavar="DIR",
         help="For what jobs print and for plots. Default: as when the run was made.",
     ),
+    OptionRow(
+        flags=("--label",),
+        name="label",
+        kind="many",
+        metavar="LABEL",
+        help="This run's own workers also run jobs with this label (repeatable).",
+    ),
+    OptionRow(
+        flags=("--notify",),
+        name="notify",
+        metavar="CMD",
+        help="Run this at the end, without a shell, with the result as JSON on its input.",
+    ),
 )
 DRIVE_OPTIONS = (
     OptionRow(
@@ -51,10 +64,15 @@ DRIVE_OPTIONS = (
 )
 
 
-def offer_options(function: F) -> F:
-    from joblens.cli.cluster_options import ENGINE_OPTIONS_OF_RUNS
+def offer_rows() -> tuple[OptionRow, ...]:
+    """The options that change how a known run is driven from now on."""
+    from joblens.cli.cluster_options import ENGINE_OPTIONS_OF_RUNS, QUEUE_OPTIONS_OF_RUNS
 
-    return click_options((*OFFER_OPTIONS, *ENGINE_OPTIONS_OF_RUNS, *DRIVE_OPTIONS))(function)
+    return (*OFFER_OPTIONS, *QUEUE_OPTIONS_OF_RUNS, *ENGINE_OPTIONS_OF_RUNS)
+
+
+def offer_options(function: F) -> F:
+    return click_options((*offer_rows(), *DRIVE_OPTIONS))(function)
 
 
 def check_offer(given: dict[str, Any]) -> None:
@@ -85,7 +103,7 @@ def checked_probes(text: str | None) -> str | None:
 
 
 def with_offer(options: Any, given: dict[str, Any]) -> Any:
-    """RunOptions with what was said here instead."""
+    """RunOptions in which the options of this command replace the recorded ones. Raises InputError."""
     from msgspec.structs import replace
 
     from joblens.app.machine_offer import parse_gpus
@@ -102,6 +120,49 @@ def with_offer(options: Any, given: dict[str, Any]) -> Any:
         "probes": checked_probes(given["probes"]),
         # From here, wherever the run is at home.
         "output_dir": os.path.abspath(given["output_dir"]) if given["output_dir"] is not None else None,
+        "labels": checked_labels(given["label"]) or None,
+        "notify": recorded_notify(given["notify"]) or None,
     }
     known = {name: value for name, value in changes.items() if value is not None}
     return replace(options, **known, **changed_engine(options, given))
+
+
+def checked_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises InputError for a label that no job can have."""
+    from joblens.model.errors import InputError
+    from joblens.model.labels import label_problem
+
+    for label in labels:
+        if problem := label_problem(label):
+            raise InputError(f"--label {label!r}: {problem}")
+    return tuple(dict.fromkeys(labels))
+
+
+def recorded_notify(command: str | None) -> str:
+    """'' for a command line with a secret in it: that one is not recorded, and has to be given again."""
+    if not command:
+        return ""
+    from joblens.model.secrets import redact_text
+
+    return command if redact_text(command) == command else ""
+
+
+def tell_of_broker(session: Any, options: Any) -> None:
+    """Where the configuration names another broker than the run has."""
+    configured = session.settings.queue.broker
+    if options.engine != "celery" or not options.broker or not configured:
+        return
+    from joblens.app.bells import broker_of
+    from joblens.runners.broker_url import parse_broker, recorded_broker
+
+    if recorded_broker(configured) != options.broker:
+        own, other = parse_broker(options.broker, "").shown, broker_of(session.settings).shown
+        session.note(f"joblens: uses the broker of the run, {own}, not {other}; --broker changes it")
+
+
+def take_queue_options(session: Any, given: dict[str, Any]) -> None:
+    """--queue, --broker and --retry-lost stand for settings. Before the settings are loaded."""
+    session.override("queue.name", given["queue"])
+    session.override("queue.broker", given["broker"])
+    session.override("queue.retry_lost", given["retry_lost"])
+    session.warn_of_broker(given["broker"])

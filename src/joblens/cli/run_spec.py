@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from joblens.cli.context import Session
-from joblens.cli.option_table import JOB_OPTIONS, RUN_OPTIONS, OptionRow
+from joblens.cli.option_table import JOB_OPTIONS, QUEUE_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS, OptionRow
 from joblens.model.errors import InputError, JoblensError
 
 if TYPE_CHECKING:
@@ -36,17 +36,19 @@ _SHARED = frozenset(
         "verbose",
         "queue",
         "broker",
+        "retry_lost",
     )
 )
 
 
 def run_spec(session: Session, given: dict[str, Any]) -> None:
     """Ends with 0 when every job succeeded, 1 when some did not, 130 after an interrupt."""
+    from joblens.app.bells import with_broker
     from joblens.app.kept_specs import hide_secrets
     from joblens.app.run_checks import RunRequest
 
     _refuse_command_options(given)
-    options = options_from(given)
+    options = with_broker(options_from(given), session.settings)
     loaded = _load(given)
     options = hide_secrets(loaded, options)
     warnings = _warn(session, loaded, options, quiet=given["quiet"])
@@ -73,7 +75,7 @@ def submit_spec(session: Session, given: dict[str, Any]) -> None:
 
 def _no_run_options() -> dict[str, Any]:
     """As if none were given, of those that `submit` does not have."""
-    rows = [row for row in RUN_OPTIONS if row.name not in ("queue", "broker")]
+    rows = [row for row in RUN_OPTIONS if row.name not in ("queue", "broker", "retry_lost")]
     return {row.name: False if row.kind == "flag" else row.default for row in rows}
 
 
@@ -86,6 +88,11 @@ def _refuse_command_options(given: dict[str, Any]) -> None:
             )
 
 
+def is_for_files(name: str) -> bool:
+    """Whether that option of `run` or `submit` may stand with a workflow file."""
+    return name in _SHARED or any(row.name == name for row in (*SPEC_OPTIONS, *QUEUE_OPTIONS))
+
+
 def _is_given(value: Any, row: OptionRow) -> bool:
     return value not in (None, (), False, "", row.default)
 
@@ -95,7 +102,7 @@ def options_from(given: dict[str, Any]) -> "RunOptions":
     from joblens.app.machine_offer import parse_gpus
     from joblens.app.requests import memory_of, seconds_of
     from joblens.cli.cluster_options import engine_options
-    from joblens.cli.run_options import check_offer, checked_probes
+    from joblens.cli.run_options import check_offer, checked_labels, checked_probes, recorded_notify
     from joblens.model.run import RunOptions
 
     check_offer(given)
@@ -115,8 +122,9 @@ def options_from(given: dict[str, Any]) -> "RunOptions":
         monitor=not (given["no_resource_monitoring"] or given["no_monitor"]),
         probes=checked_probes(given["probes"]),
         interrupt=given["on_interrupt"],
+        labels=checked_labels(given["label"]),
+        notify=recorded_notify(given["notify"]),
         **engine_options(given),
-        queue=given.get("queue") or "",
     )
 
 

@@ -41,12 +41,12 @@ def command(session: Session, /, **given: Any) -> None:
 
         submit_spec(session, given)
         return
-    refuse_spec_options(given)
+    refuse_spec_options({**given, "label": ()})
     if given["tool_name"] is not None:
         from joblens.cli.submit_queue import submit_tool
 
         submit_tool(session, given)
-    elif session.settings.queue.broker or given["queue"] or given["retry_lost"]:
+    elif session.settings.queue.broker or any(given[name] for name in ("queue", "retry_lost", "label")):
         from joblens.cli.submit_queue import submit_command
 
         submit_command(session, given)

@@ -15,10 +15,20 @@ if TYPE_CHECKING:
     from joblens.model.job import ContainerJob, Record
 
 
+def only_label(given: dict[str, Any]) -> str:
+    """Of --label. Raises InputError: a job has one at most."""
+    from joblens.cli.run_options import checked_labels
+
+    labels = checked_labels(given["label"])
+    if len(labels) > 1:
+        raise InputError("--label: a job has one label", hint="submit it once for each, or name one")
+    return labels[0] if labels else ""
+
+
 def submit_command(session: Session, given: dict[str, Any]) -> None:
     from joblens.app.queueing import QueueRequest
 
-    asked = QueueRequest(request=request_from(given, background=False))
+    asked = QueueRequest(request=request_from(given, background=False), label=only_label(given))
     _enqueue(session, asked, given)
 
 
@@ -70,7 +80,7 @@ def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
         requirements=tools.requirements,
         container=tools.container,
     )
-    return replace(asked, request=merged)
+    return replace(asked, request=merged, label=only_label(given))
 
 
 _NO_CONTAINER: dict[str, Any] = {

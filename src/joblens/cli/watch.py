@@ -217,7 +217,7 @@ def _resume(session: Session, run: "Run") -> "Driven":
 
     session.note("joblens: the driver of this run is gone; resuming it")
     whole, loaded = resumable(session, run)
-    return drive_to_end(session, whole, loaded.plan, quiet=False)
+    return drive_to_end(session, whole, loaded.plan, quiet=False, notify=whole.options.notify)
 
 
 def _recover(

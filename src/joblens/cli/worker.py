@@ -25,21 +25,19 @@ if TYPE_CHECKING:
     help="Places for jobs. Without: CPUs.",
 )
 @click.option("-Q", "--queues", metavar="A,B", help="Queues it serves, instead of queue.name.")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="LABEL",
+    help="Run only jobs with this label (repeatable). Default: only jobs without a label.",
+)
 @click.option("-n", "--name", metavar="NAME", help="How its name begins. Without: the host's name.")
 @click.option("--any-user", is_flag=True, help="Run jobs that other users have submitted, as this user.")
 @click.option("-v", "--verbose", is_flag=True, help="A line for each job.")
 @click.option("--own-group", is_flag=True, help="Make job groups in the delegated group it is alone in.")
 @shared_options
-def command(
-    session: Session,
-    broker: str | None,
-    concurrency: int | None,
-    queues: str | None,
-    name: str | None,
-    any_user: bool,
-    verbose: bool,
-    own_group: bool,
-) -> None:
+def command(session: Session, /, *, broker: str | None, **given: Any) -> None:
     """Run jobs of a queue on this machine, until told to end.
 
     It takes jobs from the store that submit has filled, and hears of them through the broker. Ctrl-C or TERM:
@@ -47,10 +45,15 @@ def command(
     from joblens.app.bells import broker_of
     from joblens.app.worker_running import WorkerOptions
     from joblens.app.worker_service import queues_of, serve, warn_of_password
+    from joblens.cli.run_options import checked_labels
 
     session.override("queue.broker", broker)
     options = WorkerOptions(
-        concurrency=concurrency, queues=queues_of(queues), name=name or "", any_user=any_user
+        concurrency=given["concurrency"],
+        queues=queues_of(given["queues"]),
+        labels=checked_labels(given["labels"]),
+        name=given["name"] or "",
+        any_user=given["any_user"],
     )
     warn_of_password(broker, broker_of(session.settings), session.warn)
     session.own_jobs()
@@ -60,8 +63,8 @@ def command(
         options,
         lines.note,
         has_begun=lines.begun,
-        has_ended=lines.job if verbose else None,
-        divides_own_group=own_group,
+        has_ended=lines.job if given["verbose"] else None,
+        divides_own_group=given["own_group"],
     )
     lines.left(served.info.name, {str(status): count for status, count in served.counts.items()})
 
@@ -90,13 +93,18 @@ class _Lines:
 
     def begun(self, info: "WorkerInfo", store: str) -> None:
         jobs = "one job at a time" if info.concurrency == 1 else f"{info.concurrency} jobs at a time"
-        text = f"worker {info.name}: {jobs} of {', '.join(info.queues)}; broker {info.broker}, store {store}"
+        labels = f" with label {', '.join(info.labels)}" if info.labels else ""
+        text = (
+            f"worker {info.name}: {jobs} of {', '.join(info.queues)}{labels}; "
+            f"broker {info.broker}, store {store}"
+        )
         self._tell(
             "began",
             text,
             worker=info.name,
             concurrency=info.concurrency,
             queues=info.queues,
+            labels=info.labels,
             broker=info.broker,
             store=store,
         )

@@ -47,6 +47,8 @@ class Choices(Struct, frozen=True, kw_only=True):
     ahead: Ahead = Ahead()
     is_worker: bool = True  # the process that drives the run carries out its jobs itself
     may_grow: bool = False  # jobs may add jobs: whoever drives it answers AskForJobs
+    # Labels of the workers of the offer; jobs with another one take none of it. None: they run all jobs.
+    served_labels: Collection[str] | None = None
     lost_is_final: bool = False  # workers take lost jobs up again themselves, where they may run twice
 
 

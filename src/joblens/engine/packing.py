@@ -25,10 +25,12 @@ class Room:
         self.free = self.free.plus(more)
 
     def fits(self, need: Shape) -> bool:
-        return self.free_slots > 0 and need.within(self.free)
+        return need == NOTHING or (self.free_slots > 0 and need.within(self.free))
 
     def take(self, need: Shape, devices: tuple[str, ...] = ()) -> tuple[str, ...]:
         """`devices`: those it has already (a job that was found running)."""
+        if need == NOTHING:  # it runs elsewhere
+            return ()
         chosen = devices or tuple(self.free_devices[: need.gpus])
         self.free_devices = [device for device in self.free_devices if device not in chosen]
         self.free_slots -= 1
@@ -41,6 +43,8 @@ class Room:
         return chosen
 
     def give_back(self, need: Shape, devices: tuple[str, ...]) -> None:
+        if need == NOTHING:
+            return
         self.free_slots += 1
         self.free = self.free.plus(need)
         if devices:

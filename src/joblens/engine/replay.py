@@ -87,12 +87,14 @@ def _by_job(results: Iterable[JobResult]) -> dict[int, list[JobResult]]:
     """Attempts that never began are as if they had not been."""
     jobs: dict[int, list[JobResult]] = {}
     for result in sorted(results, key=lambda result: (result.index, result.attempt, result.number)):
-        never_began = result.status is Status.QUEUED or (
-            result.status is Status.CANCELLED and result.reason == NOT_STARTED
-        )
-        if result.index >= 0 and not never_began:
+        if result.index >= 0 and result.status is not Status.QUEUED and not was_withdrawn(result):
             jobs.setdefault(result.index, []).append(result)
     return jobs
+
+
+def was_withdrawn(result: JobResult) -> bool:
+    """It was cancelled while it waited at a queue or cluster: that is no attempt."""
+    return result.status is Status.CANCELLED and result.reason == NOT_STARTED
 
 
 def notes_of(events: Sequence[RunEvent]) -> Notes:

@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.engine.offer import Choices, Offer
+from joblens.model.delivery import RetryLost
 from joblens.model.job import Requirements, Status
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import JobState
@@ -67,9 +68,7 @@ def judge(
         is_in_slurm = ending.reason == CANCELLED_REASON
         return Final(JobState.TERMINATED, "cancelled in Slurm" if is_in_slurm else UNWANTED)
     if ending.status is Status.LOST:
-        if choices.lost_is_final:
-            return Final(JobState.FAILED, "its worker was lost")
-        return _after_loss(failures, asked)
+        return _after_loss(job, failures, asked, choices)
     what = _what_happened(ending)
     rule = matching_rule(job, ending, plan.execution)
     counted = failures.counted + 1
@@ -94,7 +93,11 @@ def _after_retries(count: int) -> str:
     return " after 1 retry" if count == 1 else f" after {count} retries"
 
 
-def _after_loss(failures: Failures, asked: Requirements) -> Final | Again:
+def _after_loss(job: PlannedJob, failures: Failures, asked: Requirements, choices: Choices) -> Final | Again:
+    if choices.lost_is_final:
+        return Final(JobState.FAILED, "its worker was lost")
+    if job.retry_lost is RetryLost.NEVER:
+        return Final(JobState.FAILED, "it was lost, and must not run twice (retry_lost: never)")
     lost = failures.lost + 1
     if lost > MOST_LOSSES:
         return Final(JobState.FAILED, f"lost {lost} times together with the process that looked after it")

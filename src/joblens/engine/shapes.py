@@ -15,13 +15,15 @@ class Buckets:
         self._enforce = choices.enforce
         self._limit_resources = plan.execution.limit_resources
         self._buckets: list[Bucket] = []
-        self._numbers: dict[Requirements, int] = {}
+        self._numbers: dict[tuple[Requirements, bool], int] = {}
+        self._served = choices.served_labels
         self.least = self._whole  # of each resource, what the job that takes least of it takes
-        self._of_job = array("i", (self._number_of(job.requirements) for job in plan.jobs))
+        self._plan = plan
+        self._of_job = array("i", (self._number_of(job, job.requirements) for job in plan.jobs))
 
     def add(self, jobs: Sequence[PlannedJob]) -> None:
         """The next jobs of the plan."""
-        self._of_job.extend(self._number_of(job.requirements) for job in jobs)
+        self._of_job.extend(self._number_of(job, job.requirements) for job in jobs)
 
     def all(self) -> Sequence[Bucket]:
         return self._buckets
@@ -31,7 +33,7 @@ class Buckets:
 
     def change(self, index: int, requirements: Requirements) -> None:
         """The next attempt asks for something else."""
-        self._of_job[index] = self._number_of(requirements)
+        self._of_job[index] = self._number_of(self._plan.jobs[index], requirements)
 
     def grow(self, whole: Shape) -> None:
         """What is offered: attempts that ask for more than any before may fit now."""
@@ -40,12 +42,14 @@ class Buckets:
     def size_of(self, index: int) -> float:
         return self.of(index).shape.share_of(self._whole)
 
-    def _number_of(self, requirements: Requirements) -> int:
-        number = self._numbers.get(requirements)
+    def _number_of(self, job: PlannedJob, requirements: Requirements) -> int:
+        is_elsewhere = bool(job.label) and self._served is not None and job.label not in self._served
+        number = self._numbers.get((requirements, is_elsewhere))
         if number is not None:
             return number
-        number = self._numbers[requirements] = len(self._buckets)
-        bucket = Bucket(number, requirements, is_limited=self._is_limited(requirements))
+        number = self._numbers[requirements, is_elsewhere] = len(self._buckets)
+        is_limited = self._is_limited(requirements)
+        bucket = Bucket(number, requirements, is_limited=is_limited, is_elsewhere=is_elsewhere)
         bucket.can_fit = bucket.shape.within(self._whole)
         self._buckets.append(bucket)
         self.least = Shape(*map(min, self.least, bucket.shape))

@@ -10,7 +10,7 @@ from joblens.engine.backfill import Backfill
 from joblens.engine.estimates import Estimates
 from joblens.engine.job_table import JobTable
 from joblens.engine.occupancy import Occupancy
-from joblens.engine.offer import Choices, Offer
+from joblens.engine.offer import NOTHING, Choices, Offer
 from joblens.engine.order import Order, added_ranks, upward_ranks, weights
 from joblens.engine.run_ahead import how_many_more
 from joblens.engine.run_events import StartAttempt
@@ -94,16 +94,23 @@ class Starter:
             bucket = self.buckets.of(index)
             if not self.has_time(bucket, now_s):
                 self._waiting.shelve(bucket)
+            elif bucket.shape == NOTHING:
+                starts.append(self._start(bucket, -1, now_s))
             elif room.fits(bucket.shape) and (first < 0 or self._may_pass(first, index, now_s)):
                 starts.append(self._start(bucket, first, now_s))
             else:
                 first = index if first < 0 else first
-                if room.free_slots <= 0 or not self.buckets.least.within(room.free):
+                if self._is_full():
                     break
                 place += 1
         if first >= 0 and self._may_go_ahead:
             starts += self._run_ahead(self.buckets.of(first), now_s)
         return starts
+
+    def _is_full(self) -> bool:
+        """Nothing that waits could start. Jobs that run elsewhere always can."""
+        least, room = self.buckets.least, self.occupancy.room
+        return least != NOTHING and (room.free_slots <= 0 or not least.within(room.free))
 
     def _may_pass(self, first: int, index: int, now_s: float) -> bool:
         need, first_need = self.buckets.of(index).shape, self.buckets.of(first).shape

@@ -5,7 +5,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-from joblens.engine.offer import Shape, shape_of
+from joblens.engine.offer import NOTHING, Shape, shape_of
 from joblens.engine.order import Order
 from joblens.model.job import Requirements
 
@@ -22,10 +22,12 @@ class Bucket:
         "positions", "requirements", "seen", "shape", "waits_since",
     )  # fmt: skip
 
-    def __init__(self, number: int, requirements: Requirements, *, is_limited: bool) -> None:
+    def __init__(
+        self, number: int, requirements: Requirements, *, is_limited: bool, is_elsewhere: bool = False
+    ) -> None:
         self.number = number
         self.requirements = requirements
-        self.shape: Shape = shape_of(requirements)
+        self.shape: Shape = NOTHING if is_elsewhere else shape_of(requirements)
         self.is_limited = is_limited
         self.can_fit = True
         self.positions: list[int] = []  # heap

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from joblens.model.job import Attempt, Job
+from joblens.model.labels import routes_of
 
 
 class RetryLost(enum.StrEnum):
@@ -75,11 +76,20 @@ class Ticket(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Written together with the job it is for (`JobQueued`)."""
 
     uuid: str
-    queue: str
+    queue: str  # or its route, where a label is needed (model.labels)
     order: Order
     retry_lost: RetryLost = RetryLost.SAFE
     most_deliveries: int = 3  # a job that takes its machine down with it must not take down all of them
+    label: str = ""  # that a worker needs to take it; '': one without a label
     after: str = ""  # uuid of a job that has to succeed first; when it does not, this one is cancelled
+
+
+class FormerWorker(Struct, frozen=True):
+    """The last worker that began a job and did not finish it."""
+
+    name: str
+    gave_back: bool = False  # it had to stop, and said so: its node or its time was at an end
+    host: str = ""
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -88,8 +98,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     job: Job
     ticket: Ticket
     fence: int  # 1 for the first worker that took it; also the number of its attempt
-    lost_worker: str = ""  # who had it before, if anybody
-    lost_attempt: Attempt | None = None
+    former: FormerWorker | None = None  # it ran before, without an end
+    lost_attempt: Attempt | None = None  # of a worker that was lost: processes of it may still run
 
 
 class Holding(Struct, frozen=True):
@@ -130,13 +140,22 @@ class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     seen_at_us: int = 0  # by the store's clock, filled in by the store
     running: int = 0
     any_user: bool = False  # it takes jobs of others too
+    labels: tuple[str, ...] = ()  # it takes only jobs with one of these; (): only jobs without a label
     facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def routes(self) -> tuple[str, ...]:
+        """The names under which the tickets wait that it may take."""
+        return routes_of(self.queues, self.labels)
+
+    def serves(self, label: str) -> bool:
+        return label in self.labels if self.labels else not label
 
 
 class Backlog(Struct, frozen=True):
     """How a queue stands."""
 
-    queue: str
+    queue: str  # or a route (model.labels)
     waiting: int  # nobody has taken them
     held: int
     oldest_waiting_us: int = 0  # for how long the oldest has waited

@@ -135,6 +135,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     grid_co2_g_per_kwh: float | None = None  # of the electricity it runs on, as the settings said
     rerun_of: str = ""  # uuid of the job that it repeats
     queue: str = ""  # it is for workers of that queue and has a ticket; its owner is whoever holds that
+    label: str = ""  # only workers with exactly this one run it; '': only workers without one
     artifacts: tuple[str, ...] = ()  # patterns of files it leaves, relative to its working directory
     outputs: tuple[str, ...] = ()  # paths of files it is said to make
     seeds: dict[str, str] = field(

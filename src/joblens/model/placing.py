@@ -8,6 +8,7 @@ import enum
 from msgspec import Struct, field
 
 from joblens.model.job import Placement, Requirements, Status
+from joblens.model.labels import queue_and_label
 
 CLUSTER_MARK = "@"  # before names of queues
 
@@ -106,3 +107,8 @@ def queue_of_run(engine: str, run_uuid: str, scheduler: str = "") -> str:
 
 def is_of_cluster(queue: str) -> bool:
     return queue.startswith(CLUSTER_MARK)
+
+
+def is_for_any_worker(route: str) -> bool:
+    """Neither for workers that a cluster starts nor for workers with a label."""
+    return not is_of_cluster(route) and not queue_and_label(route)[1]

@@ -73,7 +73,8 @@ class SlurmChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """As asked for when the run was created; `resume` uses them again."""
+    """The options of a run. Recorded when it is created and at every start (`RunStarted`), so that whoever
+    drives it next begins with the latest ones."""
 
     output_dir: str = "output"
     cwd: str = ""
@@ -92,6 +93,10 @@ class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     interrupt: str = "drain"  # what the first Ctrl-C does: drain or kill
     engine: str = "local"  # who carries out its jobs: this process, workers of a queue (celery), ray, slurm
     queue: str = ""  # for jobs that name none; '': as the settings say
+    broker: str = ""  # without password and other secrets; '': as the settings say
+    retry_lost: str = ""  # safe or never, for jobs that do not say; '': as the settings say
+    labels: tuple[str, ...] = ()  # of jobs that its own workers run beside those without a label
+    notify: str = ""  # command to run at its end; one with a secret in it is not recorded
     address: str = ""  # of a Ray cluster; '': as the settings say, else one of its own
     slurm: SlurmChoice = SlurmChoice()
 
@@ -152,6 +157,7 @@ class RunStarted(Struct, frozen=True, tag="started", omit_defaults=True):
     memory_bytes: int = 0
     gpus: tuple[str, ...] = ()
     logs_dir: str = ""  # for the output of its jobs; '' in events of earlier versions
+    options: RunOptions | None = None  # in effect from now on, without parameters, which do not change
 
 
 class StopAskedFor(Struct, frozen=True, tag="stop", omit_defaults=True):
@@ -317,3 +323,4 @@ class JobResult(Struct, frozen=True, omit_defaults=True):
     duration_s: float | None = None
     cpu_usec: int | None = None
     memory_bytes: int | None = None
+    tries: int = 1  # one more for each worker that did not finish it

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from joblens.model.job import Requirements
+from joblens.model.labels import label_problem
 from joblens.model.plan import (
     Declared,
     Plan,
@@ -179,6 +180,8 @@ class _Planning:
             if handler is None and not self._unread.may_have("failure_handlers", job.failure_handler):
                 where = (*path, "failure_handler")
                 self._problems.unknown(where, "failure handler", job.failure_handler, self._handlers)
+        if job.label is not None and (problem := label_problem(job.label)):
+            self._problems.note((*path, "label"), f"label {job.label!r} {problem}")
         return PlannedJob(
             name=job.name,
             command=links.command,

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.model.job import Requirements
+from joblens.model.labels import label_problem
 from joblens.model.plan import Plan, PlannedJob, grow, growing
 from joblens.model.run import JobsSpawned
 from joblens.model.workflow_spec import JobSpec, RequirementsSpec
@@ -210,6 +211,8 @@ class _Batch:
                 )
         if job.scheduler and job.scheduler not in self._around.schedulers:
             self._unknown((*path, "scheduler"), "scheduler", job.scheduler, sorted(self._around.schedulers))
+        if job.label is not None and (problem := label_problem(job.label)):
+            self._problems.note((*path, "label"), f"label '{job.label}' {problem}")
         return PlannedJob(
             name=job.name,
             command=texts[0],

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
+from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
 from joblens.model.job import Status
 from joblens.model.placing import Room
 
@@ -19,7 +19,8 @@ class Deliveries(Protocol):
     def claim(
         self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: Room | None = None
     ) -> list[Claim]:
-        """Of these, those that are waiting and that the worker may take (its user's, unless `any_user`).
+        """Of these, those that are waiting and that the worker may take (its user's, unless `any_user`; with
+        one of its labels, or without one where it has none).
         `room`: together they take no more than that; what does not fit is left to others. A job takes what
         was written that it needs, of places and of time only where that is counted."""
         ...
@@ -33,9 +34,9 @@ class Deliveries(Protocol):
         older_than_s: float = 0.0,
         room: Room | None = None,
     ) -> list[Claim]:
-        """The oldest waiting ones of the worker's queues, whose message may have been lost. Claims by several
-        workers at once never wait for each other and never get the same ticket. `room` as above; behind those
-        that do not fit so many are looked at as is cheap."""
+        """The oldest waiting ones of the worker's queues and labels, whose message may have been lost. Claims
+        by several workers at once never wait for each other and never get the same ticket. `room` as above;
+        behind those that do not fit so many are looked at as is cheap."""
         ...
 
     def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
@@ -43,7 +44,8 @@ class Deliveries(Protocol):
         ...
 
     def give_back(self, worker: str, held: Mapping[str, int]) -> None:
-        """What was claimed and has not begun: others may take it at once, and it counts for nothing."""
+        """Others may take them at once, and it counts for nothing. Of one that had begun the worker is noted
+        (`former_workers`)."""
         ...
 
     def holdings(self, *, near: WorkerInfo | None = None, of: Collection[str] | None = None) -> list[Holding]:
@@ -85,8 +87,8 @@ class Deliveries(Protocol):
         """Of many jobs at once, cheaply. Unknown ones are missing."""
         ...
 
-    def lost_workers(self, uuids: Sequence[str]) -> dict[str, str]:
-        """Of those that wait again because their worker was lost: its name."""
+    def former_workers(self, uuids: Sequence[str]) -> dict[str, FormerWorker]:
+        """Of those that wait again because their worker was lost, or gave them back after they had begun."""
         ...
 
     def now_us(self) -> int:

@@ -68,6 +68,15 @@ class QueueChoice(Protocol):
 
 
 @runtime_checkable
+class ReplacesAllocations(Protocol):
+    """A placer whose allocations serve queues of the run."""
+
+    def more_allocations(self, queue: str, count: int) -> list[Placed]:
+        """Like those that serve the queue, or did. Raises PlanError when the cluster refuses for good."""
+        ...
+
+
+@runtime_checkable
 class SparesPlaces(Protocol):
     """A placer whose places for many jobs may leave before they have been idle for long."""
 

@@ -8,6 +8,9 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 from msgspec import Struct, field
 
 from joblens.model.errors import InputError
+from joblens.model.labels import queue_and_label
+from joblens.model.secret_names import is_secret_name
+from joblens.model.secrets import REDACTED
 
 FORMS = "redis://HOST:PORT/DB, rediss://…, redis+socket:///PATH, amqp://HOST:PORT/VHOST, amqps://… or /FOLDER"
 _KINDS = {
@@ -77,6 +80,80 @@ def parse_broker(text: str | None, default_folder: str) -> Broker:
     return Broker(kind=kind, shown=_shown(parts, port), url=text, secrets=secrets)
 
 
+def recorded_broker(text: str) -> str:
+    """The URL as it may be stored with a run: '***' in place of passwords. Raises InputError."""
+    broker = parse_broker(text, "")
+    if broker.kind == "folder":
+        return broker.folder
+    return ";".join(_without_password(one) for one in text.strip().split(";"))
+
+
+def broker_of_run(recorded: str, configured: str | None) -> str:
+    """The URL to connect to. Passwords are those of the configured broker of the same host and user. Raises
+    InputError where it is none."""
+    if REDACTED not in recorded:
+        return recorded
+    if configured is not None and "://" in configured:
+        if recorded_broker(configured) == recorded:
+            return configured
+        found = _with_passwords(recorded, configured)
+        if found is not None:
+            return found
+    named = recorded.replace(f":{REDACTED}@", "@").replace("://@", "://")
+    raise InputError(
+        f"the run uses the broker {named}, and its password is not recorded with the run",
+        hint="set queue.broker or JOBLENS_QUEUE_BROKER to its URL with the password, or give --broker URL",
+    )
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    if ":" in user:
+        user = f"{user.partition(':')[0]}:{REDACTED}"
+    query = [_without_value(one) for one in parts.query.split("&")] if parts.query else []
+    return _joined(parts._replace(netloc=f"{user}{at}{host}", query="&".join(query)))
+
+
+def _joined(parts: SplitResult) -> str:
+    """geturl leaves out the slashes of redis+socket:///PATH."""
+    return f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if parts.query else ''}{parts.query}"
+
+
+def _without_value(pair: str) -> str:
+    name, mark, _ = pair.partition("=")
+    return f"{name}{mark}{REDACTED}" if _is_secret_key(name) else pair
+
+
+def _is_secret_key(name: str) -> bool:
+    return "pass" in name.lower() or is_secret_name(name)
+
+
+def _with_passwords(recorded: str, configured: str) -> str | None:
+    """None where the configured broker is of another host or user, or has no password either."""
+    wanted, known = recorded.split(";"), configured.strip().split(";")
+    if len(wanted) != len(known):
+        return None
+    filled = [_filled(one, other) for one, other in zip(wanted, known, strict=True)]
+    return None if None in filled else ";".join(one for one in filled if one is not None)
+
+
+def _filled(recorded: str, configured: str) -> str | None:
+    ours, theirs = urlsplit(recorded), urlsplit(configured)
+    same = ("scheme", "hostname", "port", "username")
+    if any(getattr(ours, name) != getattr(theirs, name) for name in same):
+        return None
+    values = dict(pair.partition("=")[::2] for pair in theirs.query.split("&"))
+    query = [
+        f"{name}={values.get(name, REDACTED)}" if value == REDACTED else f"{name}{mark}{value}"
+        for name, mark, value in (pair.partition("=") for pair in ours.query.split("&"))
+    ]
+    netloc = theirs.netloc if ours.password is not None else ours.netloc
+    filled = _joined(ours._replace(netloc=netloc, query="&".join(query)))
+    has_password = ours.password is None or theirs.password is not None
+    return filled if has_password and REDACTED not in filled else None
+
+
 def check_queue(name: str) -> str:
     """Names of queues become names of files and of keys."""
     if not _QUEUE_NAME.fullmatch(name):
@@ -84,6 +161,12 @@ def check_queue(name: str) -> str:
             f"{name!r} cannot be the name of a queue",
             hint="letters, digits, '_', '-' and '.', at most 100, beginning with a letter, a digit or '_'",
         )
+    return name
+
+
+def check_route(name: str) -> str:
+    """A queue, or a queue and a label (model.labels)."""
+    check_queue(queue_and_label(name)[0])
     return name
 
 

@@ -7,7 +7,7 @@ from celery import Celery
 from kombu import Exchange, Queue
 from kombu.transport import TRANSPORT_ALIASES
 
-from joblens.runners.broker_url import Broker, check_queue
+from joblens.runners.broker_url import Broker, check_route
 
 TASK = "joblens.run_job"
 CONNECT_S = 4.0
@@ -62,7 +62,7 @@ def make_app(broker: Broker, queues: tuple[str, ...] = ()) -> JoblensCelery:
 def queue_of(name: str) -> Queue:
     """Reached by the default exchange, so that nothing has to be bound. The name tells it from queues that
     others have at the same broker."""
-    return Queue(f"joblens.{check_queue(name)}", Exchange(""), routing_key=f"joblens.{name}", durable=True)
+    return Queue(f"joblens.{check_route(name)}", Exchange(""), routing_key=f"joblens.{name}", durable=True)
 
 
 def connection_to_ring(app: JoblensCelery) -> Any:

@@ -11,7 +11,7 @@ import kombu.exceptions
 from kombu import Producer
 
 from joblens.model.errors import BrokerError
-from joblens.runners.broker_url import Broker, check_queue
+from joblens.runners.broker_url import Broker, check_route
 from joblens.runners.celery_app import (
     ANSWER_S,
     TASK,
@@ -40,7 +40,7 @@ class CeleryBell:
 
     def ring(self, tickets: Sequence[tuple[str, str]]) -> None:
         for queue in {queue for _, queue in tickets}:
-            check_queue(queue)
+            check_route(queue)
         if tickets:
             with self._lock:
                 self._twice(lambda: self._publish(tickets))

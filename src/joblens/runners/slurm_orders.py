@@ -143,6 +143,9 @@ class SlurmOrders:
         """That an allocation of it serves. Jobs that name no scheduler may run anywhere."""
         return tuple(dict.fromkeys((self._queue(scheduler), self._queue(""))))
 
+    def scheduler_of(self, queue: str) -> str:
+        return next((name for name in self.terms() if self._queue(name) == queue), "")
+
     def _queue(self, scheduler: str) -> str:
         return queue_of_run(ENGINE, self._run_uuid, scheduler)
 

@@ -52,6 +52,7 @@ class SlurmPlacer:
         self._to_withdraw: set[str] = set()
         self._idle = IdleAllocations()
         self._busy: Collection[str] = ()  # queues
+        self._most_jobs: dict[str, int | None] = {}  # at a time, in each allocation that serves the queue
 
     def check(self, parcels: Sequence[Parcel]) -> None:
         self._site.check(
@@ -129,12 +130,17 @@ class SlurmPlacer:
             return [self._here.start(hire) for _ in range(spec.num_allocations or 1)]
         return self._submit_all(self._orders.of_action(spec))
 
+    def more_allocations(self, queue: str, count: int) -> list[Placed]:
+        scheduler = self._orders.scheduler_of(queue)
+        return self._submit_all(self._orders.allocations(scheduler, count, self._most_jobs.get(queue)))
+
     def _has_followed(self, queue: str) -> bool:
         return any(not place.hire for place in self._places.serving(queue))
 
     def _submit_all(self, orders: Sequence[SlurmOrder]) -> list[Placed]:
         """What could not be asked for after something else was is left to the next call."""
         placed: list[Placed] = []
+        self._most_jobs.update((order.queues[0], order.most_jobs) for order in orders if order.queues)
         try:
             for order in orders:
                 placed += self._submit(order)

@@ -29,6 +29,7 @@ _TASK = section(
     key("device", Kind.TEXT, "What it computes on: cpu, gpu, intel-gpu.", default="cpu"),
     key("container", Kind.TEXT, "Image of the container to run it in."),
     key("queue", Kind.TEXT, "Queue it goes to; the setting queue.name without it."),
+    key("label", Kind.TEXT, "Only workers with this label run it; without one, only workers without one."),
     choice("retry_lost", RetryLost, "What becomes of it when its worker is lost; the tool's without it."),
     key("timeout", Kind.DURATION, "It is ended after this long.", field="timeout_s", more_than=0),
     key("cpus", Kind.NUMBER, "CPUs it may use.", more_than=0),

@@ -26,6 +26,7 @@ class WrittenTask(Struct, frozen=True, kw_only=True):
     device: str = "cpu"
     container: str = ""
     queue: str = ""
+    label: str | None = None
     retry_lost: RetryLost | None = None
     timeout_s: float | None = None
     cpus: float | None = None

@@ -230,7 +230,7 @@ JOB = section(
     key("env", Kind.ENV, "Environment of this job, over the workflow's."),
     key("priority", Kind.INT, "Higher goes first among jobs that are ready.", default=0),
     key("stdio", Kind.SECTION, "Where its output goes, if not as execution_config says.", section="stdio"),
-    key("label", Kind.LABEL, "A word to show and to choose by."),
+    key("label", Kind.LABEL, "Only workers with this label run it; without one, only workers without one."),
     key(
         "queue",
         Kind.TEXT,
@@ -240,8 +240,7 @@ JOB = section(
     choice(
         "retry_lost",
         RetryLost,
-        "When its worker is lost: another takes it up, or it ends as lost.",
-        no_effect=NoEffect(why="there are no workers that could be lost", engines=("local",)),
+        "When it is lost with its worker or driver: safe: it runs again; never: it ends as lost.",
     ),
     excludes=(
         *_ONE_SWEEP,

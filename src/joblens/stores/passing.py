@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import cast
 
-from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
+from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
 from joblens.model.details import Details
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck, TaggedJobs
 from joblens.model.job import Record, Status
@@ -148,8 +148,8 @@ class PassingStore:
     def states(self, uuids: Sequence[str]) -> dict[str, Status]:
         return self._deliveries().states(uuids)
 
-    def lost_workers(self, uuids: Sequence[str]) -> dict[str, str]:
-        return self._deliveries().lost_workers(uuids)
+    def former_workers(self, uuids: Sequence[str]) -> dict[str, FormerWorker]:
+        return self._deliveries().former_workers(uuids)
 
     def now_us(self) -> int:
         return self._deliveries().now_us()

@@ -13,6 +13,7 @@ from joblens.model.run import (
     Run,
     RunEvent,
     RunFact,
+    RunOptions,
     RunStarted,
     RunStatus,
     Workflow,
@@ -81,10 +82,15 @@ def _with_turns(ask: Ask, run_id: int, run: Run) -> Run:
                 ended_at_us=None,
                 owner=fact.owner,
                 logs_dir=fact.logs_dir,
+                options=_options_since(fact, run.options),
             )
         else:
             run = replace(run, status=fact.status, ended_at_us=at_us)
     return run
+
+
+def _options_since(start: RunStarted, before: RunOptions) -> RunOptions:
+    return before if start.options is None else replace(start.options, parameters=before.parameters)
 
 
 def read_events(ask: Ask, run_uuid: str, after: int) -> list[tuple[int, RunEvent]]:
@@ -106,6 +112,7 @@ def read_results(ask: Ask, run_uuid: str) -> list[JobResult]:
             None if duration_us is None else duration_us / 1_000_000,
             cpu_usec,
             memory_bytes,
+            max(1, fence),
         )
         for (
             index,
@@ -119,5 +126,6 @@ def read_results(ask: Ask, run_uuid: str) -> list[JobResult]:
             duration_us,
             cpu_usec,
             memory_bytes,
+            fence,
         ) in ask("run_results", run_uuid)
     ]

@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from joblens.model.delivery import Claim, Holding, Renewal, Ticket, WorkerInfo
+from joblens.model.delivery import Claim, FormerWorker, Holding, Renewal, Ticket, WorkerInfo
 from joblens.model.job import Attempt, Job
 from joblens.model.placing import Room
 from joblens.stores.room_left import RoomLeft
 from joblens.stores.ticket_book import TicketBook
 from joblens.stores.ticket_endings import unreadable, withdrawn
 from joblens.stores.ticket_rows import Ending, end_jobs
-from joblens.stores.ticket_tables import read_or_none
+from joblens.stores.ticket_tables import GAVE_BACK, read_or_none
 
 _SECOND = 1_000_000
 _MORE_ROWS, _LEAST_LOOK = 8, 64  # looked at behind those for which there was no room
@@ -48,7 +48,7 @@ def claim_oldest(
     def oldest(count: int) -> Sequence[tuple[Any, ...]]:
         return book.ask(
             "oldest_waiting",
-            queues=list(dict.fromkeys(worker.queues)),
+            queues=list(worker.routes),
             until_us=until_us,
             user=only_user(worker),
             most=count,
@@ -67,8 +67,9 @@ def claim_oldest(
 def any_waiting(book: TicketBook, worker: WorkerInfo, older_than_s: float) -> bool:
     until_us = book.now_us() - round(older_than_s * _SECOND)
     user = only_user(worker)
-    queues = dict.fromkeys(worker.queues)
-    return any(book.ask("first_waiting", queue=queue, until_us=until_us, user=user) for queue in queues)
+    return any(
+        book.ask("first_waiting", queue=route, until_us=until_us, user=user) for route in worker.routes
+    )
 
 
 def _claim(
@@ -94,13 +95,13 @@ def _claim(
                 job=_job.decode(job),
                 ticket=_ticket.decode(ticket),
                 fence=fence + 1,
-                lost_worker=lost_worker,
+                former=FormerWorker(lost_worker, lost_attempt == GAVE_BACK) if lost_worker else None,
                 lost_attempt=read_or_none(_attempt, lost_attempt),
             )
         except ValueError as error:  # left alone it would be found again and again, by every worker
             unwanted.append((uuid, fence, unreadable(at_us, str(error))))
             continue
-        if left.take(claim.job.requirements):
+        if worker.serves(claim.ticket.label) and left.take(claim.job.requirements):
             numbers.append(number)
             claims.append(claim)
     if numbers:

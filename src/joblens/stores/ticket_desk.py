@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
-from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
+from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
 from joblens.model.job import Status
 from joblens.model.placing import Room
 from joblens.stores.ticket_book import TicketBook
@@ -111,10 +111,10 @@ class TicketDesk:
 
         return self._look(lambda book: states(book, uuids)) if uuids else {}
 
-    def lost_workers(self, uuids: Sequence[str]) -> dict[str, str]:
-        from joblens.stores.ticket_tables import lost_workers
+    def former_workers(self, uuids: Sequence[str]) -> dict[str, FormerWorker]:
+        from joblens.stores.ticket_tables import former_workers
 
-        return self._look(lambda book: lost_workers(book, uuids)) if uuids else {}
+        return self._look(lambda book: former_workers(book, uuids)) if uuids else {}
 
     def now_us(self) -> int:
         return self._look(lambda book: book.now_us())

@@ -10,7 +10,7 @@ from joblens.model.job import Attempt, Status
 from joblens.stores.ticket_book import TicketBook
 from joblens.stores.ticket_endings import ending_of_lost, withdrawn
 from joblens.stores.ticket_rows import end_jobs, settle_followers
-from joblens.stores.ticket_tables import read_or_none
+from joblens.stores.ticket_tables import GAVE_BACK, read_or_none
 
 _ticket = msgspec.json.Decoder(Ticket)
 _attempt = msgspec.json.Decoder(Attempt)
@@ -69,6 +69,9 @@ def give_back(book: TicketBook, worker: str, held_by_it: Mapping[str, int]) -> N
             end_jobs(book, [(uuid, fence, withdrawn(book.now_us()))])
         elif held.status is Status.RUNNING and not _may_run_twice(held):
             _take_back(book, held, worker)
+        elif held.status is Status.RUNNING:
+            book.ask("put_begun_ticket_back", number=held.number, worker=worker, mark=GAVE_BACK)
+            _queue_again(book, held)
         else:
             book.ask("put_ticket_back", number=held.number)
             _queue_again(book, held)

@@ -6,10 +6,11 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from joblens.model.delivery import Backlog, WorkerInfo
+from joblens.model.delivery import Backlog, FormerWorker, WorkerInfo
 from joblens.model.job import Status
 from joblens.stores.ticket_book import TicketBook
 
+GAVE_BACK = b'"gave-back"'  # in place of the lost attempt: the worker ended the job and gave it back
 _HEARD_OF_FOR_US = 3600 * 1_000_000
 _worker = msgspec.json.Decoder(WorkerInfo)
 
@@ -51,5 +52,8 @@ def released_by(book: TicketBook, uuids: Sequence[str]) -> list[tuple[str, str]]
     return [(follower, queue) for follower, queue in book.ask("released_by", uuids=list(uuids))]
 
 
-def lost_workers(book: TicketBook, uuids: Sequence[str]) -> dict[str, str]:
-    return dict(book.ask("lost_workers", uuids=list(uuids)))
+def former_workers(book: TicketBook, uuids: Sequence[str]) -> dict[str, FormerWorker]:
+    return {
+        uuid: FormerWorker(worker, mark == GAVE_BACK)
+        for uuid, worker, mark in book.ask("former_workers", uuids=list(uuids))
+    }

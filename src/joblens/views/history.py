@@ -10,8 +10,8 @@ from joblens.views.jobs import (
     compact_cpu,
     compact_io,
     compact_memory,
-    display_name,
     duration_s,
+    name_with_attempt,
     started_at_us,
 )
 from joblens.views.numbers import UNKNOWN
@@ -43,7 +43,7 @@ def _row(record: Record, now_us: int, paint: Palette) -> list[str]:
     return [
         short(record.job.uuid),
         UNKNOWN if record.number is None else str(record.number),
-        display_name(record.job),
+        name_with_attempt(record),
         paint.status(record.status),
         ago(started_at_us(record), now_us),
         format_duration(duration_s(record, now_us)),

@@ -27,6 +27,18 @@ def display_name(job: Job) -> str:
     return named or command_line(job) or UNKNOWN
 
 
+def attempt_of(record: Record) -> int:
+    """Which attempt it was: of its run, and one more for each worker that did not finish it."""
+    before = 0 if record.job.run is None else record.job.run.attempt - 1
+    return before + (1 if record.attempt is None else record.attempt.number)
+
+
+def name_with_attempt(record: Record) -> str:
+    """'train (attempt 2)'."""
+    number = attempt_of(record)
+    return display_name(record.job) + (f" (attempt {number})" if number > 1 else "")
+
+
 def started_at_us(record: Record) -> int:
     return record.attempt.started_at_us if record.attempt is not None else record.job.created_at_us
 

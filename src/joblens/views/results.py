@@ -26,6 +26,7 @@ STATE_COLOURS = {
 _COLUMNS = (
     Column("Job ID", is_right=True),
     Column("Job Name", gives_way=True, keeps_end=True, least=12),
+    Column("Label", gives_way=True, least=6),
     Column("Status"),
     Column("Return Code", is_right=True),
     Column("Duration", is_right=True),
@@ -39,7 +40,7 @@ _COLUMNS = (
 # Left out one after the other where a terminal has not the room.
 _LEAST_WANTED = (
     *("Avg Mem (GB)", "Avg CPU %", "Attempts", "Return Code", "Peak CPU %"),
-    *("Duration", "Peak Mem (GB)", "Reason", "Job ID"),
+    *("Duration", "Peak Mem (GB)", "Label", "Reason", "Job ID"),
 )
 _REASONS_TOLD = 10
 _NAMES_TOLD = 3
@@ -77,8 +78,8 @@ def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) 
 
 def _columns_for(width: int | None, cells: Sequence[Mapping[str, str]]) -> list[Column]:
     """A column without anything in it is left out too, except what everyone looks for."""
-    has_reason = any(row["Reason"] for row in cells)
-    columns = [column for column in _COLUMNS if column.title != "Reason" or has_reason]
+    empty = [title for title in ("Reason", "Label") if not any(row[title] for row in cells)]
+    columns = [column for column in _COLUMNS if column.title not in empty]
     if width is None:
         return columns
     needs = {
@@ -88,7 +89,7 @@ def _columns_for(width: int | None, cells: Sequence[Mapping[str, str]]) -> list[
             max([visible_width(column.title), *(visible_width(row[column.title]) for row in cells)])
         ]
     }
-    for title in _LEAST_WANTED:
+    for title in (title for title in _LEAST_WANTED if title in needs):
         if sum(needs[column.title] + _GAP for column in columns) - _GAP <= width:
             break
         columns = [column for column in columns if column.title != title]
@@ -103,6 +104,7 @@ def _cells(row: ResultRow, paint: Palette) -> dict[str, str]:
     return {
         "Job ID": UNKNOWN if row.job_id is None else str(row.job_id),
         "Job Name": clean(row.name),
+        "Label": clean(row.label),
         "Status": paint.paint(row.state.label, STATE_COLOURS[row.state]),
         "Return Code": UNKNOWN if row.return_code is None else str(row.return_code),
         "Duration": format_duration(row.duration_s),

@@ -8,7 +8,7 @@ from joblens.model.job import Record, Status
 from joblens.model.units import format_duration, format_instant
 from joblens.views.charts import cpu_spark_line
 from joblens.views.curves import Point, last_known
-from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
+from joblens.views.jobs import command_line, display_name, duration_s, name_with_attempt, started_at_us
 from joblens.views.numbers import UNKNOWN, clock, compact_bytes, compact_rate, percent
 from joblens.views.style import Palette, clean
 from joblens.views.table import Column, render_table
@@ -47,7 +47,7 @@ def render_running(records: Sequence[Record], *, now_us: int, width: int, paint:
         [
             short(record.job.uuid),
             UNKNOWN if record.number is None else str(record.number),
-            display_name(record.job),
+            name_with_attempt(record),
             paint.status(record.status),
             format_duration(duration_s(record, now_us)),
             UNKNOWN if record.attempt is None or record.attempt.pid is None else str(record.attempt.pid),
@@ -55,11 +55,15 @@ def render_running(records: Sequence[Record], *, now_us: int, width: int, paint:
         ]
         for record in records
     ]
+    listed: tuple[Column, ...] = _LIST_COLUMNS
+    if any(record.job.label for record in records):
+        rows = [[*row[:-1], clean(one.job.label), row[-1]] for row, one in zip(rows, records, strict=True)]
+        listed = (*_LIST_COLUMNS[:-1], Column("LABEL", gives_way=True, least=6), _LIST_COLUMNS[-1])
     if not any(record.job.queue for record in records):
-        return render_table(_LIST_COLUMNS, rows, width, paint)
+        return render_table(listed, rows, width, paint)
     # On a queue: which machine has it says more than a number of a process there.
     pid = _PID_PLACE
-    columns = (*_LIST_COLUMNS[:pid], Column("HOST", goes=4), *_LIST_COLUMNS[pid:])
+    columns = (*listed[:pid], Column("HOST", goes=4), *listed[pid:])
     hosts = [UNKNOWN if one.attempt is None else clean(one.attempt.owner.host) for one in records]
     rows = [[*row[:pid], host, *row[pid:]] for row, host in zip(rows, hosts, strict=True)]
     return render_table(columns, rows, width, paint)
@@ -112,7 +116,7 @@ def _top_row(record: Record, curve: Sequence[Point], now_us: int, paint: Palette
     elapsed = duration_s(record, now_us)
     return [
         short(record.job.uuid),
-        display_name(record.job),
+        name_with_attempt(record),
         paint.status(record.status) if elapsed is None else clock(elapsed),
         percent(now.cpu_percent),
         compact_bytes(now.memory_bytes),

@@ -18,7 +18,7 @@ from joblens.views.curves import Point, points
 from joblens.views.detail_look import Look
 from joblens.views.gpu_details import container_pairs
 from joblens.views.job_details import parts_known, render_part
-from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
+from joblens.views.jobs import attempt_of, command_line, duration_s, name_with_attempt, started_at_us
 from joblens.views.node_parts import node_lines
 from joblens.views.numbers import UNKNOWN, compact_bytes, counted, percent
 from joblens.views.placement import placement_pairs
@@ -73,7 +73,7 @@ def render_show(  # noqa: PLR0913 - one part of the page each
     lines += [*_section("Job", paint), *_pairs(_job_pairs(record.job, raised), paint)]
     lines += _environment(record.job, width, paint)
     if record.attempt is not None:
-        lines += [*_section("Ran on", paint), *_pairs(_attempt_pairs(record.attempt), paint)]
+        lines += [*_section("Ran on", paint), *_pairs(_attempt_pairs(record, record.attempt), paint)]
     lines += provenance_lines(record, provenance, width, paint)
     if details.cluster is not None:
         lines += [*_section("Slurm says", paint), *_pairs(account_pairs(details.cluster, record), paint)]
@@ -132,7 +132,7 @@ def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
         f" after {format_duration(took)}" if outcome is not None else f" for {format_duration(took)} so far"
     )
     lines = [
-        f"{paint.paint(display_name(record.job), 'bold')}  {record.job.uuid}{number}",
+        f"{paint.paint(name_with_attempt(record), 'bold')}  {record.job.uuid}{number}",
         f"{state}{spent if took is not None else ''}, {when}",
     ]
     if outcome is not None and outcome.error and outcome.error != ending(outcome):
@@ -178,6 +178,7 @@ def _job_pairs(job: Job, raised: str = "") -> Pairs:
         ("tool", clean(job.tool)),
         ("script", clean(job.script)),
         ("parameters", clean(json.encode(job.params).decode()) if job.params else ""),
+        ("label", clean(job.label)),
         ("tags", clean(", ".join(job.tags))),
         ("asked for", _requirements(job)),
         ("raised", clean(raised)),
@@ -220,7 +221,8 @@ def _requirements(job: Job) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _attempt_pairs(attempt: Attempt) -> Pairs:
+def _attempt_pairs(record: Record, attempt: Attempt) -> Pairs:
+    number = attempt_of(record)
     enforced = ", ".join(f"{limit} by {how}" for limit, how in attempt.enforced_by.items())
     return [
         ("host", clean(attempt.owner.host)),
@@ -231,7 +233,7 @@ def _attempt_pairs(attempt: Attempt) -> Pairs:
         ("accounting", attempt.accounting),
         ("limits held", enforced),
         ("process", UNKNOWN if attempt.pid is None else str(attempt.pid)),
-        ("attempt", "" if attempt.number == 1 else str(attempt.number)),
+        ("attempt", "" if number == 1 else str(number)),
     ]
 
 

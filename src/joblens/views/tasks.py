@@ -81,7 +81,10 @@ def _under_way(status: Form) -> list[str]:
     if placement:
         lines = [f"   Cluster: {clean(_placed(placement))}"]
     else:
-        lines = [f"   Queue: {status['queue']}"] if status["queue"] else []
+        label = f", for workers with the label '{clean(status['label'])}'" if status["label"] else ""
+        lines = [f"   Queue: {status['queue']}{label}"] if status["queue"] else []
+    if status.get("waits_for"):
+        lines.append(f"   Waits: {clean(status['waits_for'])}")
     if status["worker"]:
         lines.append(f"   Worker: {clean(status['worker'])} on {clean(status['host'] or UNKNOWN)}")
     if status["elapsed_seconds"] is None:
@@ -214,13 +217,32 @@ def render_health(health: Form, *, width: int, paint: Palette) -> list[str]:
     ]
     if health["workers"]:
         rows = [_worker_row(worker) for worker in health["workers"]]
-        lines += ["", *render_table(_WORKER_COLUMNS, rows, width, paint)]
+        labels = [", ".join(worker["labels"]) for worker in health["workers"]]
+        lines += ["", *_with_labels(_WORKER_COLUMNS, rows, labels, 4, width, paint)]
     if health["backlog"]:
         rows = [_queue_row(each) for each in health["backlog"]]
-        lines += ["", *render_table(_QUEUE_COLUMNS, rows, width, paint)]
+        labels = [each["label"] for each in health["backlog"]]
+        lines += ["", *_with_labels(_QUEUE_COLUMNS, rows, labels, 1, width, paint)]
     if health["problems"]:
         lines += ["", *(f"{paint.paint('down', 'red')}  {clean(text)}" for text in health["problems"])]
     return lines
+
+
+def _with_labels(
+    columns: tuple[Column, ...],
+    rows: list[list[str]],
+    labels: list[str],
+    at: int,
+    width: int,
+    paint: Palette,
+) -> list[str]:
+    """The column is left out where nothing has a label."""
+    if any(labels):
+        columns = (*columns[:at], Column("LABEL"), *columns[at:])
+        rows = [
+            [*row[:at], clean(label) or UNKNOWN, *row[at:]] for row, label in zip(rows, labels, strict=True)
+        ]
+    return render_table(columns, rows, width, paint)
 
 
 def _mark(*, ok: bool | None, paint: Palette) -> str:

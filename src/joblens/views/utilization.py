@@ -13,7 +13,7 @@ from joblens.analysis.utilization import (
 from joblens.analysis.utilization_form import amount_text, over_text, specified_text
 from joblens.model.job import Record
 from joblens.model.units import UNITS_NOTE
-from joblens.views.jobs import display_name
+from joblens.views.jobs import name_with_attempt
 from joblens.views.numbers import UNKNOWN, counted, mark_bound
 from joblens.views.style import PLAIN, Palette, pad, visible_width
 
@@ -55,7 +55,7 @@ def _gpu_memory(records: Sequence[Record]) -> list[str]:
         "",
         "GPU memory at most (nothing is asked for, so nothing is compared):",
         *(
-            f"  job {record.number} {display_name(record.job)}: "
+            f"  job {record.number} {name_with_attempt(record)}: "
             + amount_text(Resource.MEMORY, gpu_memory_peak(record))
             for record in records
         ),
@@ -107,7 +107,7 @@ def _row(item: Utilization) -> tuple[str, ...]:
     over = over_text(item) if item.hit is LimitHit.NONE else f"{over_text(item)} ({item.hit})"
     return (
         UNKNOWN if item.record.number is None else str(item.record.number),
-        display_name(item.record.job),
+        name_with_attempt(item.record),
         item.resource.value,
         specified_text(item),
         mark_bound(amount_text(item.resource, item.peak), is_lower_bound=item.is_least),
@@ -129,7 +129,7 @@ def _cause(failure: LikelyCause) -> str:
     if failure.likely_timeout:
         causes.append(f"out of time{_share(failure.runtime_share, 'its time')}")
     code = UNKNOWN if failure.return_code is None else str(failure.return_code)
-    name = display_name(failure.record.job)
+    name = name_with_attempt(failure.record)
     return f"job {failure.record.number} {name}, return code {code}: likely {' or '.join(causes)}"
 
 

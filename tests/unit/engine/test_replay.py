@@ -8,6 +8,7 @@ from joblens.engine.offer import Choices, Offer
 from joblens.engine.replay import restore
 from joblens.engine.run_events import AttemptEnded, Command, RunActionCommand, RunRecovery, StartAttempt
 from joblens.engine.schedule import Schedule
+from joblens.model.delivery import RetryLost
 from joblens.model.job import Requirements, Status
 from joblens.model.plan import Plan, PlannedAction, PlannedData
 from joblens.model.run import (
@@ -66,6 +67,13 @@ def test_what_failed_stays_failed_and_those_behind_it_follow_their_rule() -> Non
 def test_a_lost_attempt_is_tried_again_under_the_next_number() -> None:
     _, commands = resumed(plan_of(job("a")), [result(0, Status.LOST)])
     assert [start.attempt for start in commands if isinstance(start, StartAttempt)] == [2]
+
+
+def test_a_lost_job_that_must_not_run_twice_is_not_tried_again() -> None:
+    schedule, commands = resumed(plan_of(job("a", retry_lost=RetryLost.NEVER)), [result(0, Status.LOST)])
+    assert starts(commands) == []
+    assert schedule.state_of(0) is JobState.FAILED
+    assert schedule.why(0) == "it was lost, and must not run twice (retry_lost: never)"
 
 
 def test_losses_add_up_while_one_process_drives_the_run() -> None:

@@ -206,7 +206,7 @@ WHERE run.uuid = %s AND run_event.id > %s ORDER BY run_event.id
 
 -- name: run_results
 SELECT job.run_index, job.run_attempt, job.id, job.uuid, job.status, job.exit_code, job.reason,
-       job.began_at_us, job.duration_us, job.cpu_usec, job.memory_bytes
+       job.began_at_us, job.duration_us, job.cpu_usec, job.memory_bytes, job.fence
 FROM job
 WHERE job.run_id = (SELECT run.id FROM run WHERE run.uuid = %s) AND job.run_index >= 0
 ORDER BY job.run_index, job.run_attempt, job.id

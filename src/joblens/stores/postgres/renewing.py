@@ -45,7 +45,7 @@ def is_any_waiting(database: Database, worker: WorkerInfo, older_than_s: float) 
         book = PostgresTicketBook(connection, lambda _: None)
         [(is_waiting,)] = book.ask(
             "is_any_waiting",
-            queues=list(dict.fromkeys(worker.queues)),
+            queues=list(worker.routes),
             user=only_user(worker),
             older_than_us=round(older_than_s * 1_000_000),
         )

@@ -120,6 +120,11 @@ WHERE job.uuid = %(uuid)s
 -- name: put_ticket_back
 UPDATE ticket SET worker = NULL, lease_until_us = NULL, deliveries = deliveries - 1 WHERE job_id = %(number)s
 
+-- name: put_begun_ticket_back
+UPDATE ticket SET worker = NULL, lease_until_us = NULL, deliveries = deliveries - 1, lost_worker = %(worker)s,
+       lost_attempt = %(mark)s
+WHERE job_id = %(number)s
+
 -- name: put_lost_ticket_back
 UPDATE ticket SET worker = NULL, lease_until_us = NULL, lost_worker = %(worker)s, lost_attempt = %(attempt)s
 WHERE job_id = %(number)s
@@ -162,8 +167,8 @@ FROM ticket GROUP BY queue ORDER BY queue
 -- name: states
 SELECT uuid, status FROM job WHERE uuid = ANY(%(uuids)s::text[])
 
--- name: lost_workers
-SELECT job.uuid, ticket.lost_worker FROM job JOIN ticket ON ticket.job_id = job.id
+-- name: former_workers
+SELECT job.uuid, ticket.lost_worker, ticket.lost_attempt FROM job JOIN ticket ON ticket.job_id = job.id
 WHERE job.uuid = ANY(%(uuids)s::text[]) AND ticket.worker IS NULL AND ticket.lost_worker <> ''
 
 -- name: states_held

@@ -450,7 +450,7 @@ WHERE run.uuid = ? AND run_event.id > ? ORDER BY run_event.id
 
 -- name: run_results
 SELECT job.run_index, job.run_attempt, job.id, job.uuid, job.status, job.exit_code, job.reason,
-       job.began_at_us, job.duration_us, job.cpu_usec, job.memory_bytes
+       job.began_at_us, job.duration_us, job.cpu_usec, job.memory_bytes, job.fence
 FROM job INDEXED BY job_of_run
 WHERE job.run_id = (SELECT run.id FROM run WHERE run.uuid = ?) AND job.run_index >= 0
 ORDER BY job.run_index, job.run_attempt, job.id

@@ -17,6 +17,7 @@ _MOVES_TICKETS = frozenset(
         "take_tickets",
         "renew_leases",
         "put_ticket_back",
+        "put_begun_ticket_back",
         "put_lost_ticket_back",
         "delete_tickets",
         "release_followers",

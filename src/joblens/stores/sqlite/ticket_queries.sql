@@ -113,6 +113,11 @@ FROM job JOIN detail ON detail.job_id = job.id LEFT JOIN ticket ON ticket.job_id
 -- name: put_ticket_back
 UPDATE ticket SET worker = NULL, lease_until_us = NULL, deliveries = deliveries - 1 WHERE job_id = :number
 
+-- name: put_begun_ticket_back
+UPDATE ticket SET worker = NULL, lease_until_us = NULL, deliveries = deliveries - 1, lost_worker = :worker,
+       lost_attempt = :mark
+WHERE job_id = :number
+
 -- name: put_lost_ticket_back
 UPDATE ticket SET worker = NULL, lease_until_us = NULL, lost_worker = :worker, lost_attempt = :attempt
 WHERE job_id = :number
@@ -167,8 +172,8 @@ FROM ticket GROUP BY queue ORDER BY queue
 -- name: states
 SELECT uuid, status FROM job WHERE uuid IN (SELECT value FROM json_each(:uuids))
 
--- name: lost_workers
-SELECT job.uuid, ticket.lost_worker FROM job JOIN ticket ON ticket.job_id = job.id
+-- name: former_workers
+SELECT job.uuid, ticket.lost_worker, ticket.lost_attempt FROM job JOIN ticket ON ticket.job_id = job.id
 WHERE job.uuid IN (SELECT value FROM json_each(:uuids)) AND ticket.worker IS NULL AND ticket.lost_worker <> ''
 
 -- name: states_held

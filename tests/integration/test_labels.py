@@ -1,0 +1,147 @@
+"""Labels of jobs and workers, by the real command line."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from joblens.model.job import Record, Status
+from tests.conftest import wait_until
+from tests.integration.test_run_engine import quick_leases
+from tests.integration.workflow_desk import WorkflowDesk, states
+
+__all__ = ["quick_leases"]
+
+MANY = """
+name: many
+jobs:
+  - {name: "far_{i}", command: "echo far >> ran", label: gpu, parameters: {i: "1:6"}}
+  - {name: "near_{i}", command: "echo near >> ran", parameters: {i: "1:3"}}
+"""
+
+
+@pytest.fixture
+def worker_of(desk: WorkflowDesk) -> Iterator["StartWorker"]:
+    starter = StartWorker(desk)
+    yield starter
+    starter.end()
+
+
+class StartWorker:
+    def __init__(self, desk: WorkflowDesk) -> None:
+        self._desk = desk
+        self._started: list[subprocess.Popen[str]] = []
+
+    def __call__(self, *options: str) -> None:
+        self._started.append(self._desk.start("worker", "-c", "1", *options))
+
+    def end(self) -> None:
+        for process in self._started:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def _record(desk: WorkflowDesk, uuid: str) -> Record:
+    store = desk.store()
+    try:
+        return store.find(uuid)
+    finally:
+        store.close()
+
+
+def test_a_command_with_a_label_waits_for_a_worker_with_it_and_everybody_says_so(
+    desk: WorkflowDesk, worker_of: StartWorker
+) -> None:
+    told = desk.call("submit", "--label", "my gpu", "--json", "--", "echo", "hello", code=0)
+    assert "no worker with the label 'my gpu' serves the queue default" in told.stderr
+    assert "joblens worker --label 'my gpu'" in told.stderr
+    uuid = told.json["job_uuid"]
+    plain = desk.call("submit", "--queue", "default", "--wait", "--", "true", code=0)
+    assert plain.code == 0, "the worker that is started for jobs without a label leaves the other alone"
+    assert _record(desk, uuid).status is Status.QUEUED
+    status = desk.call("status", uuid, "--json", code=0).json
+    assert (status["queue"], status["label"]) == ("default", "my gpu")
+    assert "joblens worker --label 'my gpu'" in status["waits_for"]
+    assert "for workers with the label 'my gpu'" in desk.call("status", uuid, code=0).stdout
+    doctor = desk.call("doctor", code=None).stdout
+    assert "no worker with the label 'my gpu'" in " ".join(doctor.split())
+    assert "my gpu" in desk.call("list", code=0).stdout
+    worker_of("--label", "other")
+    worker_of("--label", "other", "--label", "my gpu", "-n", "two")
+    wait_until(lambda: _record(desk, uuid).status is Status.SUCCESS, what="its end", timeout=30)
+    outcome = _record(desk, uuid).outcome
+    assert outcome is not None
+    assert outcome.worker.startswith("two-")
+    health = desk.call("health", "--json", code=None).json
+    assert sorted(worker["labels"] for worker in health["workers"] if worker["labels"]) == [
+        ["other"],
+        ["other", "my gpu"],
+    ]
+    assert "LABEL" in desk.call("health", code=None).stdout
+    assert "my gpu" in desk.call("show", uuid, code=0).stdout
+
+
+def test_jobs_for_other_workers_take_nothing_of_what_the_run_may_fill(
+    desk: WorkflowDesk, worker_of: StartWorker
+) -> None:
+    driver = desk.start("run", desk.write(MANY), "--engine", "celery", "-j", "1")
+    wait_until(lambda: desk.lines("ran").count("near") == 3, what="jobs without a label", timeout=40)
+    assert desk.lines("ran").count("far") == 0
+    worker_of("--label", "gpu")
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 0, output
+    assert desk.lines("ran").count("far") == 6
+    assert output.count("no worker with the label 'gpu'") == 1
+    rows = desk.call("results", "many", "--json", code=0).json["results"]
+    assert {row["label"] for row in rows} == {"gpu", None}
+    assert "Label" in desk.call("results", "many", code=0).stdout
+
+
+def test_a_local_run_serves_the_labels_it_names_and_refuses_others(desk: WorkflowDesk) -> None:
+    path = desk.write(MANY)
+    told = desk.call("run", path, "--label", "windows", code=2).stderr
+    assert "6 jobs ('far_1', 'far_2', 'far_3', 'far_4', 'far_5', …) have the label 'gpu'" in told
+    assert "no worker of this run serves it" in told
+    assert not desk.store_path.exists()
+    desk.call("run", path, "--skip", "label:gpu", code=0)
+    assert desk.lines("ran") == ["near"] * 3
+    assert set(states(desk.run(MANY, "--label", "gpu")).values()) == {"completed"}
+    again = desk.call("rerun", "many", "--all", code=0)
+    assert "label" not in again.stderr, "the labels of a run are recorded with it"
+
+
+@pytest.mark.parametrize(
+    ("label", "told"),
+    [
+        ("''", "is empty"),
+        ("' x'", "begins or ends with whitespace"),
+        ('"a\\tb"', "cannot be printed"),
+        ("x" * 81, "is too long"),
+    ],
+)
+def test_what_cannot_be_a_label_is_refused_with_its_line(desk: WorkflowDesk, label: str, told: str) -> None:
+    path = desk.write(f"name: a\njobs:\n  - name: one\n    command: 'true'\n    label: {label}\n")
+    stderr = desk.call("run", path, code=2).stderr
+    assert told in stderr
+    assert "flow.yaml:5" in stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "flow.yaml", "--label", " x"),
+        ("worker", "--label", ""),
+        ("submit", "--label", "x ", "--", "true"),
+        ("submit", "--label", "a", "--label", "b", "--", "true"),
+        ("run", "--label", "a", "--", "true"),
+    ],
+)
+def test_options_with_labels_that_cannot_be_are_refused(
+    desk: WorkflowDesk, arguments: tuple[str, ...], store_path: Path
+) -> None:
+    desk.write(MANY)
+    told = desk.call(*arguments, code=2).stderr
+    assert "label" in told
+    assert "Traceback" not in told
+    assert not store_path.exists()
