@@ -119,7 +119,7 @@ def test_other_names_are_the_same_commands(desk: WorkflowDesk) -> None:
     assert [row["job_name"] for row in blocked["results"]] == ["c", "d"]
     assert "No job of this run is running" in desk.call("results", "1", "--status", "running", code=0).stdout
     assert "idle" in desk.call("results", "1", "--status", "idle", code=2).stderr
-    assert desk.call("plot-resources", "1.1", "-o", "charts", code=0)
+    desk.call("plot-resources", "1.1", "-o", "charts", code=0)
     assert (desk.folder / "charts").is_dir()
     assert desk.call("create", "flow.yaml", code=0).stdout == "1\n"
 
