@@ -54,7 +54,7 @@ def completions(*words: str) -> list[str]:
         (("joblens", "job", ""), ["metrics"]),
         (("joblens", "export", "time"), ["time-series"]),
         (("joblens", "vali"), ["validate"]),
-        (("joblens", "workflows", "cr"), ["create-from-spec"]),
+        (("joblens", "workflows", "cr"), ["create-from-spec", "create"]),
         (("joblens", "rightsize", "--strategy", "min"), ["min-waste"]),
         (("joblens", "run", "pipeline.yaml", "--rerun"), ["--rerun-changed"]),
     ],
