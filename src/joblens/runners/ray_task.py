@@ -66,7 +66,17 @@ class _Carrier:
         yield Begun(node_id=self._node_id, host=host)
         start_s = time.monotonic()
         doors = self._doors(host)
-        group = link.bring(errand, self._gpus, self._placement(host, doors), doors)
+        placement = self._placement(host, doors)
+        try:
+            group = link.bring(errand, self._gpus, placement, doors)
+        except OSError:
+            # The worker had nothing to do for a while and left; this process still had a connection to it.
+            try:
+                link = _reach_again(errand, self._node_id)
+            except HiringError as error:
+                yield CannotHire(f"no worker can be started on {host}: {error}")
+                return
+            group = link.bring(errand, self._gpus, placement, doors)
         ended: list[str] = []
         let_go: list[str] = []
         ran_s = 0.0
@@ -155,6 +165,9 @@ class _Link:
             self._heard.extend(self._lines.feed(data))
         return read_from_node(self._heard.pop(0))
 
+    def close(self) -> None:
+        self._connection.close()
+
     def leave(self, group: int) -> None:
         """What is still to be heard of that group is for nobody: the connection is given up."""
         _links.clear()
@@ -174,6 +187,13 @@ def _reach(errand: Errand, node_id: str) -> _Link:
         _links.clear()
         link = _links[errand.run_uuid] = _Link(reach_worker(home, hire, errand.argv, _node_env()))
     return link
+
+
+def _reach_again(errand: Errand, node_id: str) -> _Link:
+    for link in _links.values():
+        link.close()
+    _links.clear()
+    return _reach(errand, node_id)
 
 
 def _for_node(hire: Hire, errand: Errand, node_id: str, home: NodeHome) -> Hire:

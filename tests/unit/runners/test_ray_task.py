@@ -1,8 +1,13 @@
-"""The environment of jobs on a node of Ray is that of whoever started the node."""
+"""A task of Ray: the environment of its jobs is that of whoever started the node; their worker is reached."""
+
+import socket
 
 import pytest
 
+from joblens.runners import ray_task
+from joblens.runners.node_words import Ended, line_of
 from joblens.runners.ray_task import without_rays_malloc
+from joblens.runners.ray_words import Begun, Errand, Finished, Need
 
 MARK = "RAY_LD_PRELOAD_ON_WORKERS"
 
@@ -26,3 +31,33 @@ def test_settings_of_that_malloc_go_with_it_and_others_stay() -> None:
 
     assert without_rays_malloc(set_by_ray) == {"RAY_JEMALLOC_CONF": "prof:true"}
     assert without_rays_malloc(set_by_ray | {"MALLOC_CONF": "own:1"})["MALLOC_CONF"] == "own:1"
+
+
+def test_a_worker_that_has_left_is_reached_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of Ray keeps its connection from task to task; the worker of the node may have left since."""
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    fresh, worker = socket.socketpair()
+    errand = Errand(
+        uuids=("u1",),
+        need=Need(),
+        run_uuid="run",
+        hire='{"store": "x"}',
+        argv=("python",),
+        folder="/x",
+        mark="",
+    )
+    monkeypatch.setattr(ray_task, "_links", {"run": ray_task._Link(ours)})
+    monkeypatch.setattr(ray_task, "_for_node", lambda *_: None)
+    monkeypatch.setattr(ray_task, "reach_worker", lambda *_: fresh)
+    carrier = object.__new__(ray_task._Carrier)
+    carrier._errand, carrier._node_id, carrier._task_id, carrier._gpus = errand, "node", "task", None
+    words = carrier.words()
+    assert isinstance(next(words), Begun)
+    worker.sendall(line_of(Ended(("u1",))))
+    finished = next(words)
+    assert isinstance(finished, Finished)
+    assert finished.ended == ("u1",)
+    assert b"u1" in worker.recv(1 << 16)
+    fresh.close()
+    worker.close()
