@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
     from joblens.app.samples_api import samples
     from joblens.app.snapshots import ProcessingSnapshotAnalyzer, create_snapshot
+    from joblens.app.spawn_api import Orchestrator, spawn_jobs
     from joblens.app.task_pipeline import TaskPipeline
     from joblens.data.logs import setup_logger
     from joblens.data.operator import Filter, Mapper
@@ -53,6 +54,8 @@ _PUBLIC = {
     "InputError": "joblens.model.errors",
     "JoblensError": "joblens.model.errors",
     "samples": "joblens.app.samples_api",
+    "spawn_jobs": "joblens.app.spawn_api",
+    "Orchestrator": "joblens.app.spawn_api",
     "TaskPipeline": "joblens.app.task_pipeline",
     "Filter": "joblens.data.operator",
     "Mapper": "joblens.data.operator",
@@ -75,6 +78,7 @@ __all__ = [
     "JobUtils",
     "JoblensError",
     "Mapper",
+    "Orchestrator",
     "PartitionSizeOptimizer",
     "ProcessingSnapshotAnalyzer",
     "RecipeFailed",
@@ -97,6 +101,7 @@ __all__ = [
     "run",
     "samples",
     "setup_logger",
+    "spawn_jobs",
 ]
 
 

@@ -9,9 +9,22 @@ import pytest
 from joblens.model.errors import AmbiguousRun, UnknownRun, UnknownWorkflow
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Owner, Status
-from joblens.model.run import Run, RunEvent, RunFact, RunOptions, RunStatus, StopAskedFor, UserDataSet
+from joblens.model.run import (
+    JobsReset,
+    JobsSpawned,
+    RaisedRequest,
+    RequirementsRaised,
+    Run,
+    RunEvent,
+    RunFact,
+    RunOptions,
+    RunStatus,
+    StopAskedFor,
+    UserDataSet,
+)
 from joblens.model.run_link import RunLink
-from joblens.model.writes import Write
+from joblens.model.workflow_spec import JobSpec
+from joblens.model.writes import RunCreated, Write
 from joblens.ports.store import Store
 from tests.contract.run_builders import OWNER, attempt, begun, noted, over, run, workflow
 from tests.contract.store_builders import NOON_US, SECOND, ended, queued, started, whole_job
@@ -219,6 +232,47 @@ def test_events_come_back_in_the_order_they_came_and_once(store: Store) -> None:
     assert store.run_events("nothing") == []
 
 
+def batch(first: int, *names: str, token: str = "") -> JobsSpawned:
+    jobs = tuple(JobSpec(name=name, command="true", env={"k": "ü"}, priority=2) for name in names)
+    return JobsSpawned(
+        orchestrator=0,
+        attempt=1,
+        lineage="loop",
+        iteration=1,
+        first=first,
+        jobs=jobs,
+        state={"at": [1, None]},
+        token=token,
+    )
+
+
+def test_jobs_that_were_added_to_a_run_come_back_with_it_and_are_counted(store: Store) -> None:
+    store.apply([workflow(A), run(R1, A, jobs=2), run(R2, A, jobs=2)])
+    batches = [batch(2, "a", "b"), batch(4, "c"), batch(5)]
+    for one in batches:
+        store.apply([noted(R1, one)])
+    found = store.find_run(R1)
+    assert found.spawned == tuple(batches)
+    assert (found.jobs, found.declared_jobs) == (5, 2)
+    assert [(one.jobs, one.spawned) for one in store.runs(A)] == [(5, ()), (2, ())]
+    assert (store.find_run(R2).jobs, store.find_run(R2).declared_jobs) == (2, 2)
+
+
+def test_of_two_batches_under_one_uuid_the_first_stays(store: Store) -> None:
+    store.apply([workflow(A), run(R1, A, jobs=2)])
+    uuid = "eeee5555-0000-4000-8000-000000000000"
+    for token in ("first", "second"):
+        store.apply([noted(R1, batch(2, token, token=token), uuid=uuid)])
+    assert [one.token for one in store.find_run(R1).spawned] == ["first"]
+
+
+def test_a_run_read_and_written_again_keeps_how_many_jobs_its_file_has(store: Store) -> None:
+    store.apply([workflow(A), run(R1, A, jobs=2), noted(R1, batch(2, "a"))])
+    found = store.find_run(R1)
+    store.apply([RunCreated(msgspec.structs.replace(found, uuid=R2))])  # as a copy of a store does
+    assert store.find_run(R2).jobs == 2
+
+
 def test_the_status_of_a_run_is_what_its_events_tell(store: Store) -> None:
     later = Owner("other", 1, 2, "boot")
     store.apply([workflow(A), run(R1, A)])
@@ -240,6 +294,18 @@ def test_an_end_that_was_written_late_does_not_end_the_next_try(store: Store) ->
     store.apply([workflow(A), run(R1, A), begun(R1, at_us=NOON_US), begun(R1, at_us=NOON_US + 9)])
     store.apply([over(R1, RunStatus.FAILED, at_us=NOON_US + 5)])
     assert store.find_run(R1).status is RunStatus.RUNNING
+
+
+def test_requests_that_were_raised_come_with_the_whole_run(store: Store) -> None:
+    first, second = RaisedRequest(0, 1, memory_bytes=7, why="killed"), RaisedRequest(2, 1, timeout_s=1.5)
+    store.apply([workflow(A), run(R1, A), run(R2, A), begun(R1)])
+    store.apply([noted(R1, RequirementsRaised((first,)), at_us=NOON_US + 1), noted(R1, JobsReset(((0, 1),)))])
+    store.apply([noted(R1, RequirementsRaised((second,), by="ann"), at_us=NOON_US + 2)])
+    assert store.find_run(R1).raised == (first, second)
+    assert store.find_run(R2).raised == ()
+    assert [one.raised for one in store.runs(A)] == [(), ()]
+    store.apply([RunCreated(msgspec.structs.replace(store.find_run(R1), uuid="new", workflow_uuid=A))])
+    assert store.find_run("new").raised == (), "they are facts of the run, not part of it"
 
 
 # -- results

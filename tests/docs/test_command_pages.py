@@ -21,7 +21,9 @@ ALIASES = {
     "job-stats": "stats",
     "job-details": "show",
     "job": "metrics",
-    "reports": "check",
+    "create": "workflows",
+    "plot-resources": "plot",
+    "completions": "completion",
 }
 BLOCK = re.compile(r"<!-- options -->\n.*?<!-- end of options -->\n", re.DOTALL)
 

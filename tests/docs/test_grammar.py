@@ -36,7 +36,7 @@ def alternatives(form: str) -> list[list[str]]:
         choices.append(["1" if part in NAMES else STAND_INS.get(part, part) for part in parts])
     lines = []
     for words in product(*choices):
-        more = [] if words[0] == "config" else [MORE_WORDS.get(word, []) for word in words]
+        more = [MORE_WORDS.get(word, []) for word in words] if words[0] in ("store", "user-data") else []
         lines.append([*words, *(each for some in more for each in some)])
     return lines
 
@@ -62,6 +62,12 @@ def test_a_form_of_the_grammar_is_taken(words: list[str]) -> None:
         "results list RUN",
         "rerun JOB",
         "rerun RUN --failed|--changed|--all",
+        "rerun RUN --only NAME",
+        "recover RUN",
+        "watch RUN --recover",
+        "jobs reset-status JOB…",
+        "reports summary RUN",
+        "map '{}' :::: FILE",
         "import FORMAT FILE…",
         "export FORMAT",
         "map 'CMD {x}' ::: VALUES",

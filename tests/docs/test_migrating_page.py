@@ -1,10 +1,8 @@
-"""The tables of docs/migrating.md about workflow files: every key, and only commands that exist."""
+"""The tables of docs/migrating.md about workflow files have every key. That their commands exist is tested
+for all pages in test_examples."""
 
 import re
 
-import click
-
-from joblens.cli.main import cli
 from joblens.spec.workflow_keys import SECTIONS
 from tests.conftest import REPOSITORY
 
@@ -29,8 +27,6 @@ HEADINGS = {
     "slurm_scheduler": "Keys of `slurm_schedulers` and `slurm_defaults`",
     "dynamic_jobs": "Keys of `dynamic_jobs`",
 }
-# Commands and options that come with other changes of this release; they leave this list with them.
-COMING = {"recover", "jobs", "spawn-jobs", "reports summary", "watch --recover", "worker --label"}
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -52,23 +48,3 @@ def test_every_key_of_a_workflow_file_is_in_its_table() -> None:
 def test_every_row_says_what_happens_here() -> None:
     for heading in {*HEADINGS.values(), "References", "Files", "Commands"}:
         assert [row for row in rows(heading) if len(row) != 2 or not row[1]] == []
-
-
-def test_commands_that_are_named_exist() -> None:
-    named = re.findall(r"`joblens ([a-z][a-z-]*)((?: [^`|]*)?)`", TORC)
-    assert len(named) > 40
-    for command, rest in named:
-        words = rest.split()
-        first = words[0] if words else ""
-        if command in COMING or f"{command} {first}" in COMING:
-            continue
-        options = [word for word in words if word.startswith("--")]
-        if any(f"{command} {option}" in COMING for option in options):
-            continue
-        found = cli.commands.get(command) if isinstance(cli, click.Group) else None
-        found = found or cli.get_command(click.Context(cli), command)
-        assert found is not None, command
-        if isinstance(found, click.Group) and first and first.isalpha():
-            found = found.get_command(click.Context(found), first) or found
-        known = {name for option in found.params for name in option.opts}
-        assert set(options) <= known | {"--json", "--format"}, (command, options)

@@ -58,9 +58,16 @@ class SmallTerminal:
 
 
 def run_on_terminal(
-    *arguments: str | Path, cwd: Path, columns: int = 90, rows: int = 24, timeout: float = 30.0, **env: str
+    *arguments: str | Path,
+    cwd: Path,
+    columns: int = 90,
+    rows: int = 24,
+    timeout: float = 30.0,
+    typed: bytes = b"",
+    **env: str,
 ) -> tuple[int, bytes]:
-    """A joblens command with a terminal for input and output. -> (exit code, all it wrote)"""
+    """A joblens command with a terminal for input and output. `typed`: ahead, before it asks.
+    -> (exit code, all it wrote)"""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     around = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
@@ -74,6 +81,7 @@ def run_on_terminal(
         start_new_session=True,
     )
     os.close(slave)
+    os.write(master, typed)
     written = b""
     end = time.monotonic() + timeout
     try:

@@ -50,6 +50,18 @@ ACCEPTED = {
     "jobs of as many nodes as the allocation": f"{SCHEDULERS}\nactions: [{ASK % ''}]\n"
     "jobs: [{name: a, command: x, scheduler: s, num_nodes: 4}]",
     "one worker for each node": f"{SCHEDULERS}\nactions: [{ASK % ', start_one_worker_per_node: true'}]\n{JOB}",
+    "more time than its scheduler has": f"{SCHEDULERS}\njobs: [{{name: a, command: x, scheduler: s, runtime: 2h}}]",
+    "more memory and GPUs than its scheduler has": f"{SCHEDULERS}\n"
+    "jobs: [{name: a, command: x, scheduler: s, memory: 9g, num_gpus: 3}]",
+    "more than any scheduler has": f"{SCHEDULERS}\njobs: [{{name: a, command: x, runtime: 2h, memory: 1g}}]",
+    "as much as its scheduler has": f"{SCHEDULERS}\n"
+    "jobs: [{name: a, command: x, scheduler: s, memory: 8g, num_gpus: 2, runtime: 1h}]",
+    "nodes asked for by workers": f"{SCHEDULERS}\nactions: [{ASK % ''}]\n{JOB}".replace(
+        "on_workflow_start", "on_worker_start"
+    ),
+    "nodes asked for at the end": f"{SCHEDULERS}\nactions: [{ASK % ''}]\n{JOB}".replace(
+        "workflow_start", "workflow_complete"
+    ),
     "an MPI mode": f"execution_config: {{srun_mpi: pmi2}}\n{JOB}",
     "metadata as values": f"metadata: {{team: ice}}\n{JOB}",
     "metadata as text": f'metadata: \'{{"team": "ice"}}\'\n{JOB}',
@@ -61,6 +73,11 @@ ACCEPTED = {
 }
 
 WARNED = {
+    "nodes asked for by workers": "flow.yaml:3:12: schedule_nodes has no effect with trigger_type on_worker_start",
+    "nodes asked for at the end": "flow.yaml:3:12: schedule_nodes has no effect with trigger_type on_workflow_complete",
+    "more time than its scheduler has": "job 'a' may take 2h00m00s, but allocations of scheduler 's' last 1h00m00s",
+    "more memory and GPUs than its scheduler has": "job 'a' asks for 9.0 GiB, but allocations of scheduler 's' have 8.0 GiB",
+    "more than any scheduler has": "job 'a' fits into no allocation: it may take 2h00m00s, but those of scheduler 's' last",
     "unknown keys of resource_monitor": "flow.yaml:2:42: unknown key 'metrics' in resource_monitor",
     "unknown keys of its parts": "flow.yaml:2:42: unknown key 'disk' in resource_monitor.jobs",
     "jobs of an action at the start": "jobs in an action has no effect with trigger_type on_workflow_start",

@@ -301,3 +301,57 @@ def test_what_makes_no_sense_is_told(
     assert told in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "crate").exists()
+
+
+ENABLED = """
+name: described
+project: climate
+metadata: {team: physics, grant: {number: 7}}
+enable_ro_crate: true
+datasets: [{name: parts, path: parts/, hash_mode: content}]
+files:
+  - {name: genome, path: genome.fa, identifier: "https://doi.org/10.5524/100001"}
+jobs:
+  - name: make
+    command: mkdir -p parts; cat ${files.input.genome} > parts/a
+    output_datasets: [parts]
+  - {name: read, command: "test -f there", input_datasets: [parts]}
+"""
+
+
+def test_enable_ro_crate_writes_the_crate_when_the_run_ends(desk: WorkflowDesk, tmp_path: Path) -> None:
+    (desk.folder / "genome.fa").write_text("ACGT")
+    desk.run(ENABLED, code=1)
+    crate = desk.folder / "output" / "ro_crate" / "1_1"
+    assert "failed" in (crate / "ro-crate-preview.html").read_text()
+    (desk.folder / "there").touch()
+    desk.call("rerun", "1.1", "--failed", code=0)
+    again = desk.folder / "output" / "ro_crate" / "1_2"
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    assert validated(again, scratch)["issues"] == []
+    graph = json.loads((again / "ro-crate-metadata.json").read_text())["@graph"]
+    [genome] = [one for one in graph if one.get("name") == "genome.fa"]
+    assert genome["identifier"] == "https://doi.org/10.5524/100001"
+    values = {one["name"]: one["value"] for one in graph if one["@id"].startswith("#about-")}
+    assert values == {"project": "climate", "metadata.team": "physics", "metadata.grant": '{"number":7}'}
+    [parts] = [one for one in graph if one.get("name") == "parts/"]
+    assert (parts["@type"], parts["fileCount"], parts["contentSize"]) == ("Dataset", 1, "4")
+    assert sorted(path.name for path in crate.parent.iterdir()) == ["1_1", "1_2"]
+
+
+def test_a_crate_of_a_run_that_is_resumed_replaces_the_one_before(desk: WorkflowDesk) -> None:
+    text = """
+name: resumed
+enable_ro_crate: true
+datasets: [{name: parts, path: parts/}]
+jobs:
+  - {name: make, command: "true", output_datasets: [parts]}
+"""
+    desk.run(text, code=1)
+    crate = desk.folder / "output" / "ro_crate" / "1_1"
+    before = (crate / "ro-crate-metadata.json").read_text()
+    (desk.folder / "parts").mkdir()
+    desk.call("resume", "1.1", code=0)
+    assert (crate / "ro-crate-metadata.json").read_text() != before
+    assert [path.name for path in crate.parent.iterdir()] == ["1_1"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from joblens.model.run import RunStatus
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk, states
 
@@ -141,6 +142,9 @@ def test_a_failed_dataset_alone_fails_the_run_and_the_summary_says_why(desk: Wor
     done = desk.call("run", "flow.yaml", code=1)
     assert "dataset parts could not be finalized: parts: it does not exist" in done.stdout
     assert "joblens resume 1.1" in done.stdout
+    assert "dataset parts could not be finalized: parts: it does not exist" in desk.call("results").stdout
+    failed = [{"name": "parts", "path": "parts", "error": "parts: it does not exist"}]
+    assert desk.call("results", "--json").json["failed_datasets"] == failed
 
 
 def test_a_dataset_that_no_job_makes_has_to_be_there(desk: WorkflowDesk) -> None:
@@ -242,6 +246,30 @@ jobs:
     assert len(desk.results()) == 2
 
 
+def test_a_finalization_delays_no_time_limit(desk: WorkflowDesk) -> None:
+    (desk.folder / "raw").mkdir()
+    with (desk.folder / "raw" / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    desk.write(
+        """\
+name: beside
+datasets: [{name: raw, path: raw, hash_mode: content}]
+jobs:
+  - {name: reads, command: "true", input_datasets: [raw]}
+  - {name: too_long, command: echo begun > begun; sleep 60, runtime: 1s}
+"""
+    )
+    driver = desk.start("run", "flow.yaml")
+    desk.wait_for_line("begun", "begun")
+    wait_until(lambda: any(one.exit_code for one in desk.results()))
+    driver.terminate()
+    driver.communicate(timeout=20)
+    [ended] = desk.results()
+    assert ended.reason == "timeout"
+    assert ended.duration_s is not None
+    assert ended.duration_s < 5
+
+
 def test_a_second_signal_does_not_wait_for_a_finalization(desk: WorkflowDesk) -> None:
     (desk.folder / "parts").mkdir()
     with (desk.folder / "parts" / "large").open("wb") as file:
@@ -262,7 +290,11 @@ jobs:
     )
     driver.terminate()
     driver.communicate(timeout=20)
+    assert desk.newest_run().status is RunStatus.STOPPED
     assert datasets_of(desk)["parts"]["status"] == "pending"
+    (desk.folder / "parts" / "large").unlink()
+    assert desk.call("resume", "1.1", "--json", code=0).json["run_status"] == "completed"
+    assert datasets_of(desk)["parts"]["status"] == "finalized"
 
 
 def test_finalize_by_hand_is_what_resume_goes_on_from(desk: WorkflowDesk) -> None:
@@ -431,3 +463,29 @@ jobs:
     assert again == document
     graph = desk.call("graph", "flow.yaml", "--format", "mermaid", code=0).stdout
     assert "make_a" in graph
+
+
+def test_secrets_in_names_and_paths_are_not_shown(desk: WorkflowDesk) -> None:
+    secret = "hunter2secretvalue"
+    text = f"""\
+name: hidden
+parameters: {{api_token: [{secret}]}}
+datasets:
+  - {{name: "parts_{{api_token}}", path: "out/{{api_token}}", use_parameters: [api_token]}}
+jobs:
+  - name: make
+    command: "true ${{datasets.output.parts_{{api_token}}}}"
+    use_parameters: [api_token]
+  - name: read
+    command: ls ${{datasets.input.parts_{{api_token}}}}
+    use_parameters: [api_token]
+"""
+    desk.write(text)
+    done = desk.call("run", "flow.yaml", code=1)
+    assert "dataset 'parts_***' could not be finalized: out/***: it does not exist" in done.stdout
+    shown = [done, desk.call("datasets", "list", "1"), desk.call("results", "1", "--json")]
+    (desk.folder / "out" / secret).mkdir(parents=True)
+    shown += [desk.call("datasets", "finalize", "1", code=0), desk.call("resume", "1", code=0)]
+    assert all(secret not in one.stdout + one.stderr for one in shown)
+    assert [one["status"] for one in desk.call("datasets", "list", "1", "--json").json] == ["finalized"]
+    assert secret.encode() not in desk.store_path.read_bytes()

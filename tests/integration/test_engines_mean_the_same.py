@@ -329,3 +329,136 @@ def test_a_dry_run_refuses_an_impossible_job_as_the_run_does(here: Engine, there
         assert ends[0] == ends[1]
         assert "huge: needs 4096 CPUs" in ends[0]
     assert not (desk.folder / "ran").exists()
+
+
+# ---- jobs that add jobs ----------------------------------------------------------------------------------
+
+_ADDS_JOBS = """
+import os, sys
+from joblens import Orchestrator
+
+loop = Orchestrator.from_env(lineage_fallback="case")
+generation = loop.generation
+if generation == 3:
+    loop.converge(state={"sum": loop.state["sum"], "generations": generation})
+    sys.exit()
+work = [{"name": f"work_{generation + 1}_{part}", "command": f"echo {part}", "resource_requirements": "small"}
+        for part in "ab"]
+names = [job["name"] for job in work]
+me = f"{sys.executable} adds_jobs.py"
+following = {"name": f"check_{generation + 1}", "command": me, "depends_on": names}
+total = (loop.state or {"sum": 0})["sum"] + generation
+loop.spawn([*work, following], state={"sum": total})
+"""
+ADDING = """
+name: adding
+resource_requirements:
+  - {{name: small, num_cpus: 1, memory: 100m}}
+jobs:
+  - {{name: check_0, command: "{python} adds_jobs.py"}}
+"""
+
+
+def test_jobs_that_add_jobs_do_so_alike(here: Engine, there: Engine) -> None:
+    (here.desk.folder / "adds_jobs.py").write_text(_ADDS_JOBS)
+    ends = []
+    for engine in (here, there):
+        document, found = engine.run(ADDING.format(python=sys.executable), code=0)
+        batches = engine.desk.newest_run().spawned
+        ends.append(
+            (
+                states(document),
+                {name: (record.status, record.job.env_given) for name, record in found.items()},
+                [(batch.orchestrator, batch.iteration, batch.first, batch.state) for batch in batches],
+            )
+        )
+    assert ends[0] == ends[1]
+    assert set(ends[0][0].values()) == {"completed"}
+    assert len(ends[0][0]) == 10
+    assert ends[0][2][-1] == (9, 3, 10, {"sum": 3, "generations": 3})
+
+
+# ---- datasets ------------------------------------------------------------------------------------------
+
+FAN_IN = """
+name: fan_in
+datasets: [{name: parts, path: parts, hash_mode: content}]
+jobs:
+  - name: part_{i}
+    command: mkdir -p parts; sleep 0.{i}; echo {i} > ${datasets.output.parts}/part_{i}
+    parameters: {i: "0:4"}
+  - {name: combine, command: "cat ${datasets.input.parts}/* > combined"}
+"""
+
+
+def test_a_fan_in_over_a_dataset_sees_every_part(here: Engine, there: Engine) -> None:
+    digests = {}
+    for engine in (here, there):
+        document, records = engine.run(FAN_IN, code=0)
+        assert set(states(document).values()) == {"completed"}, engine.name
+        combined = engine.desk.folder / "combined"
+        assert combined.read_text().split() == ["0", "1", "2", "3", "4"], engine.name
+        [stamp] = records["combine"].inputs
+        [listed] = engine.desk.call("datasets", "list", document["run"], "--json", code=0).json
+        assert (listed["status"], listed["files"], listed["sha256"]) == ("finalized", 5, stamp.digest)
+        digests[engine.name] = stamp.digest
+        combined.unlink()
+        for part in (engine.desk.folder / "parts").iterdir():
+            part.unlink()
+    assert len(digests) == 2
+    assert len(set(digests.values())) == 1
+
+
+# ---- recovery -------------------------------------------------------------------------------------------
+
+TOO_SMALL = """
+name: small
+jobs:
+  - {{name: too_large, command: "{python} burn.py 0.1 130 0", memory: 100m, runtime: 1m}}
+  - {{name: too_long, command: "sleep 2.5", runtime: 2s}}
+  - {{name: fails, command: "exit 3"}}
+  - name: follows
+    command: "true"
+    depends_on: [too_large, too_long]
+    cancel_on_blocking_job_failure: true
+"""
+
+
+def _limits_of_attempts(desk: WorkflowDesk) -> dict[str, list[tuple[str, int | None, float | None]]]:
+    """Of the newest run: how each attempt of each job ended, and the limits that it had."""
+    store = desk.store()
+    try:
+        found: dict[str, list[tuple[str, int | None, float | None]]] = {}
+        records = store.records(HistoryQuery(run_uuid=desk.newest_run().uuid))
+        for record in sorted(records, key=lambda one: one.job.run.attempt if one.job.run else 0):
+            asked = record.job.requirements
+            ended = (record.status.value, asked.memory_bytes, asked.timeout_s)
+            found.setdefault(record.job.name, []).append(ended)
+        return found
+    finally:
+        store.close()
+
+
+def test_recovery_gives_as_much_more_on_every_engine(flow: str, here: Engine, there: Engine) -> None:
+    """Also to the jobs behind: they run once what they wait for has succeeded."""
+    text = TOO_SMALL.format(python=f"{Path(sys.executable)} -I -S")
+    told = []
+    for engine in (here, there):
+        engine.run(text, code=1)
+        document = engine.desk.call(
+            "recover", engine.desk.newest_run().uuid, "--json", code=1, timeout=180.0
+        ).json
+        causes = {one["job_name"]: one["cause"] for one in document["recovery"]["failures"]}
+        told.append((states(document), causes, _limits_of_attempts(engine.desk)))
+    assert told[1] == told[0]
+    assert told[0][0] == {
+        "too_large": "completed",
+        "too_long": "completed",
+        "fails": "failed",
+        "follows": "completed",
+    }
+    assert told[0][2]["too_large"] == [
+        ("failed", 100 * _MIB, 60.0),
+        ("success", 150 * _MIB, 60.0),
+    ]
+    assert told[0][2]["too_long"] == [("timeout", None, 2.0), ("success", None, 3.0)]

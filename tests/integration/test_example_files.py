@@ -1,5 +1,6 @@
 """The files in examples/ do what their comments say, in a copy of the folder."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -104,3 +105,28 @@ def test_retries_end_as_the_comments_say(joblens: RunJoblens, folder: Path) -> N
         "broken": ("failed", 1),
         "after": ("canceled", 0),
     }
+
+
+def test_the_loops_of_the_example_converge(
+    joblens: RunJoblens, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = os.path.dirname(sys.executable)  # its python3 has joblens
+    monkeypatch.setenv("PATH", f"{here}{os.pathsep}{os.environ['PATH']}")
+    joblens("run", "converge.yaml", "--quiet", cwd=folder, code=0, timeout=300.0)
+    shown = joblens("spawn-jobs", "--show", "--run", "converge", "--json", code=0).json
+    found = {one["lineage"]: one["state"]["value"] for one in shown}
+    assert found == pytest.approx({"root_2": 2**0.5, "root_49": 7.0})
+    assert all(one["is_final"] for one in shown)
+
+
+def test_the_fan_in_adds_up_all_parts_and_sees_a_change(joblens: RunJoblens, folder: Path) -> None:
+    joblens("run", "fan_in.yaml", cwd=folder, code=0)
+    assert (folder / "fan_in" / "total.txt").read_text() == "2370\n"
+    [found] = joblens("datasets", "list", "fan_in", "--json", code=0).json
+    assert (found["files"], found["producers_done"]) == (6, 6)
+    with (folder / "fan_in" / "numbers" / "3.txt").open("a") as part:
+        part.write("99\n")
+    joblens("run", "fan_in.yaml", "--rerun-changed", cwd=folder, code=0)
+    assert (folder / "fan_in" / "total.txt").read_text() == "2469\n"
+    again = joblens("results", "fan_in.2", "--json", code=0).json["results"]
+    assert [row["job_name"] for row in again if row["kept_from_run"] is None] == ["total"]

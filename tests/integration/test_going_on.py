@@ -1,5 +1,7 @@
 """Going on with runs, and what is told about how long they took and what to type next."""
 
+import pytest
+
 from joblens.model.run import RunStatus
 from tests.contract.run_builders import begun, over, run, workflow
 from tests.contract.store_builders import NOON_US, SECOND
@@ -87,3 +89,44 @@ def test_a_run_that_is_not_there_is_called_a_run(desk: WorkflowDesk) -> None:
     assert "`joblens workflows` lists them" in told
     assert "#" not in told
     assert "`joblens history` lists jobs" in desk.call("diff", "1.1", "nothing", code=2).stderr
+
+
+CHAIN = """
+name: chain
+jobs:
+  - {name: a, command: "echo a >> ran"}
+  - {name: b_1, command: "echo b_1 >> ran", depends_on: [a], label: middle}
+  - {name: b_2, command: "echo b_2 >> ran", depends_on: [a], label: middle}
+  - {name: c, command: "echo c >> ran", depends_on: [b_1]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        (("b_1",), ["b_1", "c"]),
+        (("b_*",), ["b_1", "b_2", "c"]),
+        (("label:middle",), ["b_1", "b_2", "c"]),
+        (("regex:^c$", "b_2"), ["b_2", "c"]),
+    ],
+)
+def test_selected_jobs_run_again_with_all_that_needs_them(
+    desk: WorkflowDesk, words: tuple[str, ...], again: list[str]
+) -> None:
+    desk.run(CHAIN)
+    (desk.folder / "ran").unlink()
+    options = [part for word in words for part in ("--only", word)]
+    planned = desk.call("rerun", "1.1", *options, "--dry-run", "--json", code=0).json
+    assert sorted(job["name"] for job in planned["jobs"]) == again
+    desk.call("rerun", "1.1", *options, code=0)
+    assert sorted(desk.lines("ran")) == again
+    assert desk.newest_run().number == 2
+
+
+def test_a_selection_that_cannot_run_is_refused(desk: WorkflowDesk) -> None:
+    desk.run(BROKEN, code=1)
+    assert "after needs bad, which has not succeeded" in desk.call("rerun", "1.1", "--only", "after").stderr
+    unknown = desk.call("rerun", "1.1", "--only", "aftr", code=2).stderr
+    assert "there is no job 'aftr'; did you mean 'after'" in unknown
+    assert "one of" in desk.call("rerun", "1.1", "--only", "bad", "--failed", code=2).stderr
+    assert desk.newest_run().number == 1

@@ -76,6 +76,18 @@ def test_parameters_and_files(joblens: RunJoblens, tmp_path: Path) -> None:
     assert joblens("map", "-n", "f {}", "::::", "-", stdin="x\ny\n", code=0).stdout.split() == list("fxfy")
 
 
+def test_lines_of_a_file_can_be_whole_commands(joblens: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "commands.txt").write_text("# two of them\necho a | tr a b\n\necho c && echo d\n")
+    assert joblens("map", "-k", "{}", "::::", "commands.txt", code=0).stdout.split() == ["b", "c", "d"]
+    assert joblens("map", "{}", "::::", "-", stdin="echo x y\n", code=0).stdout == "x y\n"
+
+
+def test_only_line_ends_end_a_line(joblens: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_bytes("a\fb\r\nc\u2028d\n".encode())
+    done = joblens("map", "-n", "--json", "f {}", "::::", "names.txt", code=0)
+    assert [one["command"] for one in done.json] == ["f 'a\fb'", "f 'c\u2028d'"]
+
+
 def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
     done = joblens("map", "-k", "--timeout", "0.3", "sleep {}; echo {}", ":::", "0", "20", code=1)
     assert done.stdout == "0\n"
@@ -91,12 +103,22 @@ def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
         (["exit {}", ":::", "0", "1", "--name=x"], "--name=x stands among the values"),
         (["echo {}", ":::"], "nothing behind it"),
         (["echo {}", "::::", "missing.txt"], "missing.txt: cannot be read"),
+        (["echo {}", "::::", "empty.txt"], "empty.txt: has no lines"),
+        (["echo {}", "::::", "."], ".: cannot be read"),
+        (["echo {}", "::::", "nul.txt"], "nul.txt: line 2 has a NUL character"),
+        (["echo {}", "::::", "latin.txt"], "latin.txt: line 2 is not UTF-8 text"),
+        (["echo {}", "::::", "-"], ":::: -: has no lines"),
         (["--param", "x", "echo {x}"], "expected NAME=VALUES"),
         (["--param", "x=5:1", "echo {x}"], "--param x=5:1"),
         (["--memory", "lots", "echo {}", ":::", "1"], "lots"),
     ],
 )
-def test_bad_input_is_told_before_anything_runs(joblens: RunJoblens, arguments: list[str], told: str) -> None:
+def test_bad_input_is_told_before_anything_runs(
+    joblens: RunJoblens, tmp_path: Path, arguments: list[str], told: str
+) -> None:
+    (tmp_path / "empty.txt").write_text("\n\n")
+    (tmp_path / "nul.txt").write_bytes(b"a\nb\0c\n")
+    (tmp_path / "latin.txt").write_bytes(b"a\nb\xff\n")
     done = joblens("map", *arguments, code=2)
     assert told in done.stderr
     assert "Traceback" not in done.stderr

@@ -104,8 +104,9 @@ def test_a_job_of_several_nodes_is_planned_as_one_and_warned_of(tmp_path: Path) 
     )
     loaded = load_spec(str(spec))
     assert [job.requirements.nodes for job in loaded.plan.jobs] == [2, 1]
-    warnings = check_spec(loaded).warnings
-    assert "num_nodes in job 'a' has no effect with this engine" in " ".join(warnings)
+    warning = f"{spec}:3:25: num_nodes in job 'a' has no effect with this engine"
+    assert warning in " ".join(check_spec(loaded).warnings)
+    assert warning not in " ".join(check_spec(loaded, engine="slurm").warnings)
 
 
 def test_problems_are_told_in_the_order_of_the_file_with_their_places(tmp_path: Path) -> None:

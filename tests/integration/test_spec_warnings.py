@@ -51,3 +51,19 @@ def test_several_nodes_without_a_cluster_are_warned_of_where_they_stand(desk: Wo
         assert done.stderr.count(where) == 1, done.stderr
         assert "more like it" not in done.stderr
         assert "--engine slurm or ray" in done.stderr
+
+
+def test_a_warning_is_for_the_engine_of_the_run(desk: WorkflowDesk) -> None:
+    desk.write(FLOW.replace("access_groups: [team]", "slurm_defaults: {constraint: ib}"))
+    message = "slurm_defaults has no effect with this engine: it is for --engine slurm"
+    assert message in desk.call("validate", "flow.yaml", code=0).stdout
+    assert message in desk.call("run", "flow.yaml", "--dry-run", code=0).stderr
+    assert message not in desk.call("validate", "flow.yaml", "--engine", "slurm", code=0).stdout
+
+
+def test_a_rerun_with_the_file_as_it_is_now_warns_too(desk: WorkflowDesk) -> None:
+    desk.run(FLOW)
+    desk.write(FLOW.replace('command: "true"', "command: ls"))
+    done = desk.call("rerun", "1.1", "--changed", "--dry-run", code=0)
+    assert f"warning: {desk.folder}/{MESSAGE}" in done.stderr
+    assert MESSAGE not in desk.call("rerun", "1.1", "--all", "--dry-run", code=0).stderr

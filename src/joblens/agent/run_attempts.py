@@ -110,9 +110,16 @@ class AttemptMaker:
         self.common_env = self._common_env()  # the owner gives it to all slots, and to each session
         self._signal = signal_number(self._plan.execution.termination_signal)
         self._srun_signal = srun_signal(self._plan.execution)
-        self._all_folders: frozenset[str] | None = None
+        self._all_folders: set[str] = set()
+        self._folders_known = 0  # jobs of the plan whose folders are in it
         self._random = b""
         self._env_seeds = seeds_of((), {}, setup.recorded_env)
+        self._secrets = setup.secrets
+
+    def add_secrets(self, secrets: SecretValues) -> None:
+        """Hides them in the jobs that are made from now on."""
+        if secrets:
+            self._secrets = secrets | self._secrets
 
     def _common_env(self) -> dict[str, str]:
         run, output_dir = self._setup.run, self._setup.output_dir
@@ -234,7 +241,7 @@ class AttemptMaker:
             grid_co2_g_per_kwh=setup.grid_co2_g_per_kwh,
         )
         # Its name and tags are made from names that hide secrets already.
-        return replace(setup.secrets.hide_in_job(job), name=name, tags=job.tags) if setup.secrets else job
+        return replace(self._secrets.hide_in_job(job), name=name, tags=job.tags) if self._secrets else job
 
     def _data_names(self, planned: PlannedJob) -> list[str]:
         return [self._plan.user_data[place].name for place in planned.input_user_data]
@@ -246,7 +253,7 @@ class AttemptMaker:
 
     def _seeds(self, argv: tuple[str, ...], params: dict[str, Any], env: dict[str, str]) -> dict[str, str]:
         """Of what may be remembered."""
-        words = self._setup.secrets.hide(self._redact_argv(argv))
+        words = self._secrets.hide(self._redact_argv(argv))
         return seeds_of(words, params, {**self._env_seeds, **env} if env else self._env_seeds)
 
     def _new_uuid(self) -> str:
@@ -333,8 +340,9 @@ class AttemptMaker:
         own = safe_name(name)
         if attempt == 1:
             return own
-        if self._all_folders is None:
-            self._all_folders = frozenset(safe_name(job.name) for job in self._plan.jobs)
+        jobs = self._plan.jobs
+        self._all_folders.update(safe_name(job.name) for job in jobs[self._folders_known :])
+        self._folders_known = len(jobs)  # it may grow
         numbered = f"{own}.{attempt}"
         return numbered if numbered not in self._all_folders else f"{own}.attempt-{attempt}"
 

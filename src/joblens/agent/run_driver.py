@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from joblens.agent.added_jobs import AddedJobs
 from joblens.agent.file_stamps import FileStamps
 from joblens.agent.kit import Kit
 from joblens.agent.recovery import Recovery
@@ -26,6 +27,7 @@ from joblens.agent.run_view import RunView
 from joblens.agent.run_view_feed import ViewFeed
 from joblens.engine.retries import NOT_STARTED
 from joblens.engine.run_events import (
+    AskForJobs,
     AskForNodes,
     AttemptBegan,
     AttemptEnded,
@@ -36,6 +38,8 @@ from joblens.engine.run_events import (
     Event,
     FinalizationEnded,
     FinalizeDataset,
+    JobsAdded,
+    JobsAsked,
     OfferGrew,
     RunActionCommand,
     RunIsOver,
@@ -48,12 +52,12 @@ from joblens.engine.run_events import (
     Tick,
 )
 from joblens.engine.schedule import Schedule
-from joblens.engine.triggers import WORKER_TRIGGERS
 from joblens.model.job import Outcome, Record, Status
 from joblens.model.run import (
     ActionRan,
     DatasetFinalized,
     JobCancelled,
+    JobsSpawned,
     JobState,
     OutputsMissing,
     RecoveryRan,
@@ -61,10 +65,12 @@ from joblens.model.run import (
     StopAskedFor,
 )
 from joblens.model.run_link import FileStamp
+from joblens.model.workflow_spec import WORKER_TRIGGERS
 
 _LOOK = "run:look"
 _SLOTS = "run:slots"
 _LOOK_EVERY_S = 1.0
+_ASK_AGAIN_S = 1.0
 _DRAW_EVERY_S = 0.2
 _HEADROOM_SHARE = 0.1  # of the time offered, kept for ending what still runs, at most
 _SWITCH_S = (
@@ -111,6 +117,8 @@ class RunDriver:
         self._is_over = False
         self._next_draw_s = 0.0
         self._deadline_s: float | None = None
+        self.added_jobs = AddedJobs(setup.plan, kit, self._maker.add_secrets, view.note)
+        self._ask_at_s: float | None = None  # for added jobs, once more: the store was away
         self.was_interrupted = False
 
     # ---- the whole run -------------------------------------------------------------------------------
@@ -184,8 +192,8 @@ class RunDriver:
     def _status(self) -> RunStatus:
         counts = self._schedule.counts()
         done = counts.get(JobState.COMPLETED, 0) + counts.get(JobState.DISABLED, 0)
-        has_failed_beside = self._schedule.failed_actions() or self._schedule.failed_datasets()
-        if done == len(self._plan.jobs) and not has_failed_beside:
+        are_datasets_done = not (self._schedule.failed_datasets() or self._schedule.table.datasets.is_busy)
+        if done == len(self._plan.jobs) and are_datasets_done and not self._schedule.failed_actions():
             return RunStatus.COMPLETED
         return RunStatus.STOPPED if self._schedule.stopping is not None else RunStatus.FAILED
 
@@ -229,6 +237,8 @@ class RunDriver:
                 self._end_of_run()
             elif kind is FinalizeDataset:
                 self._datasets.finalize(command.place)  # type: ignore[union-attr]
+            elif kind is AskForJobs:
+                self._ask_for_jobs()
             elif kind is AskForNodes:
                 self._hosts.ask_for_nodes(command.action)  # type: ignore[union-attr]
             else:
@@ -300,8 +310,9 @@ class RunDriver:
         running = self._flights.in_words()
         if mode is StopMode.KILL:
             self._view.note(f"ending {running}")
-        elif self._flights:
-            self._view.note(f"starting nothing more, waiting for {running}; Ctrl-C again ends them")
+        elif self._flights or self._schedule.table.datasets.is_busy:
+            awaited = running if self._flights else "datasets to be finalized"
+            self._view.note(f"starting nothing more, waiting for {awaited}; Ctrl-C again ends them")
 
     def _waiting_for_workers(self) -> tuple[tuple[int, int], ...]:
         """(index, attempt) of what is queued: it is taken from the queue, and its record stays."""
@@ -333,8 +344,8 @@ class RunDriver:
     def _job_ended(self, start: StartAttempt, uuid: str, outcome: Outcome) -> None:
         index, planned = start.index, self._plan.jobs[start.index]
         self._uuids.pop(index, None)
-        if planned.output_user_data:
-            # Jobs that need the data are not to start without it.
+        if planned.output_user_data or self.added_jobs.are_likely:
+            # Jobs that need the data are not to start without it, and jobs it added start at once.
             self._facts.fetch(lambda news: self._data_came(news, start, uuid, outcome))
         else:
             self._tell_end(start, uuid, outcome)
@@ -372,6 +383,7 @@ class RunDriver:
     def _dataset_ended(self, fact: DatasetFinalized) -> None:
         if self._is_over:
             return
+        fact = self._setup.secrets.hide(fact)
         self._facts.note(fact)
         if fact.error:
             self._view.note(f"dataset '{fact.name}' could not be finalized: {fact.error}")
@@ -424,10 +436,37 @@ class RunDriver:
         elif isinstance(fact, ActionRan):  # on a worker
             if fact.status is not Status.SUCCESS:
                 self._schedule.triggers.failed_elsewhere(fact.action)
+        elif isinstance(fact, JobsSpawned):
+            first = self.take_batch(fact)
+            if first is not None:
+                self._post(JobsAdded(first))
         else:
             place = self._facts.take_data(fact)
             if place is not None:
                 self._post(DataChanged(place))
+
+    def take_batch(self, batch: JobsSpawned) -> int | None:
+        """Adds its jobs to the plan. -> the index of the first one, for the schedule; None: nothing is new"""
+        first = self.added_jobs.take(batch)
+        if first is not None:
+            self._feed.jobs_added(tuple(self._plan.jobs[first:]))
+        return first
+
+    def _ask_for_jobs(self) -> None:
+        """Nothing is left to do: before the run is over, jobs that others have added must be known."""
+
+        def then(news: list[News]) -> None:
+            self._take_facts(news)
+            self._post(JobsAsked())
+
+        def otherwise() -> None:
+            if self._schedule.stopping is None:
+                self._ask_at_s = time.monotonic() + _ASK_AGAIN_S
+            else:
+                self._post(JobsAsked())
+
+        self._ask_at_s = None
+        self._facts.fetch(then, otherwise)
 
     def take_sample(self, name: str) -> None:
         """On the sampler's thread, for everything that was added to the sampler."""
@@ -474,6 +513,7 @@ class RunDriver:
             self._deadline_s,
             self._next_draw_s,
             self._starts.next_wake_s(),
+            self._ask_at_s,
         ]
         return min((at for at in due if at is not None), default=None)
 
@@ -487,6 +527,8 @@ class RunDriver:
             self._next_draw_s = now_s + _DRAW_EVERY_S
             self._view.tick()
         self._starts.wake()
+        if self._ask_at_s is not None and now_s >= self._ask_at_s:
+            self._ask_for_jobs()
         due_s = self._schedule.next_wake_s()
         if due_s is not None and due_s <= now_s:
             self._post(Tick())

@@ -14,6 +14,7 @@ from joblens.model.run import (
     ActionRan,
     DatasetFinalized,
     JobCancelled,
+    JobsSpawned,
     RunEvent,
     RunFact,
     StopAskedFor,
@@ -24,7 +25,7 @@ from joblens.model.secrets import secret_values
 from joblens.model.writes import CancelAsked, RunNoted
 from joblens.stores.private_files import read_own
 
-News = UserDataSet | StopAskedFor | JobCancelled | ActionRan
+News = UserDataSet | StopAskedFor | JobCancelled | ActionRan | JobsSpawned
 
 
 def value_of(fact: UserDataSet, spool_dir: str) -> Any:
@@ -94,14 +95,14 @@ class RunFacts:
         self._own.add(event.uuid)
         return RunNoted(event)
 
-    def fetch(self, then: Callable[[list[News]], None]) -> None:
-        """`then` gets, on the loop, what others have noted since the last time; nothing where the store
-        cannot be asked now."""
+    def fetch(self, then: Callable[[list[News]], None], otherwise: Callable[[], None] | None = None) -> None:
+        """`then` gets, on the loop, what others have noted since the last time. Where the store cannot be
+        asked now `otherwise` is called, or `then` gets nothing."""
         recorder, loop, seen = self._kit.recorder, self._kit.loop, self._seen
         recorder.ask(
             lambda store: store.run_events(self._run_uuid, seen),
             lambda events: loop.call(lambda: then(self._news(events))),
-            lambda _error: loop.call(lambda: then([])),
+            lambda _error: loop.call(otherwise or (lambda: then([]))),
         )
 
     def poll(self, then: Callable[[list[News], Mapping[str, CancelAsked]], None]) -> None:

@@ -2,11 +2,12 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
 from joblens.model.job import Record
+from joblens.model.plan import PlannedJob
 from joblens.model.run import JobState, RunStatus
 
 
@@ -21,6 +22,10 @@ class RunView(Protocol):
 
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
         """With its outcome, before `state_changed` reports the job's new state."""
+        ...
+
+    def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
+        """The next jobs of the plan: a job of the run has added them. Before any change of their states."""
         ...
 
     def note(self, text: str) -> None:
@@ -46,6 +51,9 @@ class NoView:
         pass
 
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
+        pass
+
+    def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -81,6 +89,9 @@ class ThreadedView:
 
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
         self._calls.append(partial(self._view.attempt_ended, index, attempt, record))
+
+    def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
+        self._calls.append(partial(self._view.jobs_added, jobs))
 
     def note(self, text: str) -> None:
         self._calls.append(partial(self._view.note, text))

@@ -1,11 +1,12 @@
 """Keeps what a view is told in order, though the record of an attempt comes a little later than its end."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from joblens.agent.run_view import NoView, RunView
 from joblens.model.job import Record
+from joblens.model.plan import PlannedJob
 from joblens.model.run import JobState
 
 
@@ -20,6 +21,10 @@ class ViewFeed:
     def state(self, index: int, state: JobState, why: str = "") -> None:
         if self._is_shown:
             self._then(partial(self.view.state_changed, index, state, why))
+
+    def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
+        if self._is_shown:
+            self._then(partial(self.view.jobs_added, jobs))
 
     def began(self, index: int, attempt: int, uuid: str, at_us: int) -> None:
         if self._is_shown:

@@ -18,6 +18,7 @@ from joblens.model.errors import UnknownRun
 from joblens.model.ids import new_uuid
 from joblens.model.job import Outcome, Status
 from joblens.model.run import ActionRan, RunEvent, RunStatus
+from joblens.model.secrets import SecretValues
 from joblens.model.writes import RunNoted
 from joblens.ports.store import Store
 
@@ -27,8 +28,9 @@ _POLL_S = 2.0  # between questions whether runs are over
 class _Service:
     """One run. `commands` are still to be run, the first of them runs under `uuid`."""
 
-    def __init__(self, actions: WorkerActions) -> None:
+    def __init__(self, actions: WorkerActions, secrets: SecretValues) -> None:
         self.actions = actions
+        self.secrets = secrets
         self.commands = list(actions.on_start)
         self.uuid = ""
         self.is_leaving = False
@@ -63,12 +65,13 @@ class ServedRuns:
 
     def may_begin(self, held: ClaimedJob) -> bool:
         """Whether a job may begin now. If not, `is_ready` is called when it may."""
-        actions = held.claim.ticket.order.worker_actions
+        order = held.claim.ticket.order
+        actions = order.worker_actions
         if actions is None:
             return True
         service = self._services.get(actions.run)
         if service is None:
-            service = self._services[actions.run] = _Service(actions)
+            service = self._services[actions.run] = _Service(actions, SecretValues(order.secrets))
             self._next_poll_s = time.monotonic() + _POLL_S
             self._run_next(service)
         return service.is_ready
@@ -138,6 +141,7 @@ class ServedRuns:
             attempt = self._attempt(service.actions, service.commands[0])
             service.uuid = attempt.job.uuid
             self._unrecorded.add(service.uuid)
+            self._kit.add_secrets(service.secrets, service.uuid)
             self._start(attempt)
         elif service.is_leaving:
             self._services.pop(service.actions.run, None)

@@ -46,6 +46,9 @@ class _RunCrate:
             author=add_person(graph, found.run.user),
             mainEntity={"@id": self._workflow},
             mentions=[run, *actions],
+            additionalProperty=[
+                graph.value("about", name, value) for name, value in redact_params(found.about).items()
+            ],
         )
         if controls:
             self._add_organizing(engine, run, controls)
@@ -111,6 +114,8 @@ class _RunCrate:
         )
 
     def _example(self, role: str, name: str, ref: Ref) -> Ref:
+        if role != "parameter" and name in self._found.identifiers:
+            self._graph.add(ref["@id"], "File", identifier=self._found.identifiers[name])
         formal = f"#workflow-{role}-{percent_encoded(name)}"
         self._graph.extend(ref["@id"], "exampleOfWork", [{"@id": formal}])
         self._graph.extend(formal, "workExample", [ref])
@@ -118,7 +123,7 @@ class _RunCrate:
 
     def _add_step(self, step: CrateStep) -> Ref:
         job = self._found.plan.jobs[step.index]
-        tool = self._add_tool(job, is_used=bool(step.attempts))
+        tool = self._add_tool(job, step.index, is_used=bool(step.attempts))
         ref = self._graph.add(
             f"#step-{step.index}",
             "HowToStep",
@@ -130,9 +135,9 @@ class _RunCrate:
         self._graph.extend(self._workflow, "step", [ref])
         return ref
 
-    def _add_tool(self, job: PlannedJob, *, is_used: bool) -> Ref:
+    def _add_tool(self, job: PlannedJob, index: int, *, is_used: bool) -> Ref:
         """Jobs of one sweep share theirs. The profile wants only those named as parts that did run."""
-        ident, written = f"#tool-{job.spec_job}", self._found.tools.get(job.spec_job)
+        ident, written = _tool_id(job, index), self._found.tools.get(job.spec_job)
         name = job.name if written is None else written.name
         command = job.command if written is None else written.command
         formal = [self._formal_of_tool(ident, parameter) for parameter in job.parameter_names]
@@ -150,7 +155,7 @@ class _RunCrate:
 
     def _add_attempt(self, step: CrateStep, attempt: CrateJob) -> Ref:
         job = self._found.plan.jobs[step.index]
-        tool = f"#tool-{job.spec_job}"
+        tool = _tool_id(job, step.index)
         given = []
         for name, value in redact_params(job.parameters).items():
             ref = self._graph.value("parameter", name, value, propertyID=f"{tool[1:]}:{name}")
@@ -213,3 +218,8 @@ def _type(value: object) -> str:
         return "Boolean"
     kinds = {int: "Integer", float: "Float", str: "Text"}
     return kinds.get(type(value), "PropertyValue")
+
+
+def _tool_id(job: PlannedJob, index: int) -> str:
+    """Jobs that were added while the run went on have no entry of the file to share."""
+    return f"#tool-{job.spec_job}" if job.spawned_by < 0 else f"#tool-added-{index}"

@@ -34,6 +34,10 @@ class ResultRow(Struct, frozen=True, kw_only=True):
     avg_memory_bytes: int | None = None
     ended_at_us: int | None = None
     kept_from: str | None = None  # the earlier run whose outcome it keeps
+    memory_limit_bytes: int | None = None  # asked for by the last attempt
+    runtime_limit_s: float | None = None
+    raised: str = ""  # what recovery raised for it, and after which attempt
+    added_by: str | None = None  # the job that added it while the run went on; None: the file has it
 
     @property
     def has_failed(self) -> bool:
@@ -43,7 +47,12 @@ class ResultRow(Struct, frozen=True, kw_only=True):
 def numbers_of(record: Record) -> dict[str, Any]:
     """The fields of a ResultRow that come out of a record."""
     outcome = record.outcome
-    fields: dict[str, Any] = {"job_id": record.number, "job_uuid": record.job.uuid}
+    fields: dict[str, Any] = {
+        "job_id": record.number,
+        "job_uuid": record.job.uuid,
+        "memory_limit_bytes": record.job.requirements.memory_bytes,
+        "runtime_limit_s": record.job.requirements.timeout_s,
+    }
     if outcome is None:
         return fields
     usage = outcome.usage
@@ -103,4 +112,8 @@ def row_form(row: ResultRow) -> dict[str, Any]:
         "index": row.index,
         "job_uuid": row.job_uuid,
         "kept_from_run": row.kept_from,
+        "memory_limit_bytes": row.memory_limit_bytes,
+        "runtime_limit_s": row.runtime_limit_s,
+        "raised": row.raised or None,
+        "added_by": row.added_by,
     }

@@ -1,7 +1,8 @@
-"""What follows the end of a run: its time-series file, plots, retention. None of it changes how it ended."""
+"""What follows the end of a run: its time-series file, plots, RO-Crate, retention. How it ended stands."""
 
 import contextlib
 import os
+import shutil
 from collections.abc import Callable
 
 from joblens.agent.run_attempts import RunSetup
@@ -27,6 +28,8 @@ def after_run(
         _warned(lambda: _plot(store, run, plan, setup.output_dir, settings, own_log), own_log)
     if run.options.engine == "slurm":
         _keep_accounts(store, run)
+    if plan.other.get("enable_ro_crate"):
+        _warned(lambda: _write_crate(store, run, setup.output_dir), own_log)
     _warned(lambda: apply_retention(store, settings, run.created_at_us), own_log)
 
 
@@ -49,6 +52,24 @@ def _plot(store: Store, run: Run, plan: Plan, output_dir: str, settings: Setting
     if os.path.basename(folder) != "plots":
         own_log.warn(f"{os.path.join(output_dir, 'plots')} belongs to another store; plots are in {folder}")
     plot_run(store, run, folder, plan=plan)
+
+
+def _write_crate(store: Store, run: Run, output_dir: str) -> None:
+    """In place of the one that an earlier end of the same run has left."""
+    from joblens.app.crates import CrateChoice, export_crate
+
+    place = os.path.join(output_dir, "ro_crate", f"{run.workflow_number or 0}_{run.number or 0}")
+    earlier = f"{place}.earlier"
+    shutil.rmtree(earlier, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(place, earlier)
+    try:
+        export_crate(store, store.find_run(run.uuid), place, CrateChoice(), lambda _: None)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.rename(earlier, place)
+        raise
+    shutil.rmtree(earlier, ignore_errors=True)
 
 
 def _keep_accounts(store: Store, run: Run) -> None:

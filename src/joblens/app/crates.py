@@ -5,6 +5,7 @@ import io
 import os
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from msgspec import Struct, json
 
@@ -18,12 +19,14 @@ from joblens.app.datasets import datasets_of_run
 from joblens.app.exports import Advance, Exported, export_history
 from joblens.app.run_state import state_of_run
 from joblens.app.runs import records_of_run
-from joblens.app.specs import loaded_run
+from joblens.app.specs import LoadedSpec, loaded_run
 from joblens.model.crate import CrateAbout, CrateFile, CrateJob, CrateRun, CrateStep, CrateTool
 from joblens.model.job import Record
 from joblens.model.provenance import Provenance
 from joblens.model.run import JobState, Run
 from joblens.model.run_link import FileStamp
+from joblens.model.workflow_spec import WorkflowSpec
+from joblens.plan.expansion import expand_files
 from joblens.ports.store import Store
 from joblens.probes.host import read_host
 from joblens.spec.redaction import Depth, redact_spec
@@ -223,6 +226,8 @@ class _Crate:
                 )
             )
         by_path = self._by_path(steps)
+        loaded = loaded_run(run, keeps_spec=True)
+        spec = loaded.spec
         named = [(one.name, one.path, one.producer >= 0) for one in state.plan.files]
         taken = {one.name for one in state.plan.files}
         named += [
@@ -234,7 +239,9 @@ class _Crate:
             label=run_label(run),
             plan=state.plan,
             steps=tuple(steps),
-            tools=self._tools(run),
+            tools=_tools(spec),
+            about=_about_workflow(spec),
+            identifiers=_identifiers(loaded, run),
             spec_file=self._spec_file(run),
             inputs={name: by_path[path] for name, path, is_made in named if not is_made and path in by_path},
             outputs={name: by_path[path] for name, path, is_made in named if is_made and path in by_path},
@@ -275,6 +282,18 @@ class _Crate:
         self._contents[place] = text
         return bytes_file(place, text, f"The workflow as it was run{redacted}", kind)
 
-    def _tools(self, run: Run) -> dict[int, CrateTool]:
-        jobs = loaded_run(run, keeps_spec=True).spec.jobs
-        return {place: CrateTool(name=job.name, command=job.command) for place, job in enumerate(jobs)}
+
+def _tools(spec: WorkflowSpec) -> dict[int, CrateTool]:
+    return {place: CrateTool(name=job.name, command=job.command) for place, job in enumerate(spec.jobs)}
+
+
+def _about_workflow(spec: WorkflowSpec) -> dict[str, Any]:
+    about: dict[str, Any] = {"project": spec.project} if spec.project else {}
+    if isinstance(spec.metadata, dict):
+        return {**about, **{f"metadata.{name}": value for name, value in spec.metadata.items()}}
+    return about if spec.metadata is None else {**about, "metadata": spec.metadata}
+
+
+def _identifiers(loaded: LoadedSpec, run: Run) -> dict[str, str]:
+    files = expand_files(loaded.spec, tables=loaded.tables, parameters=run.options.parameters)
+    return {file.name: file.identifier for file in files if file.identifier}

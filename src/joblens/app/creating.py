@@ -17,6 +17,8 @@ def create_from_file(
     """The workflow with a run that has not begun."""
     parameters = parse_params(params)
     loaded = load_spec(path, parameters)
+    for warning in loaded.warnings_for():
+        warn(warning)
     options = RunOptions(cwd=os.getcwd(), parameters=parameters, monitor=monitor)
     store = open_store_directly(settings, warn)
     try:

@@ -126,6 +126,11 @@ def failed_datasets(store: Store, run_uuid: str) -> list[DatasetFinalized]:
         return []  # the store cannot be asked now
 
 
+def failed_form(failed: Iterable[DatasetFinalized]) -> list[dict[str, Any]]:
+    """For --json."""
+    return [{"name": fact.name, "path": fact.path, "error": fact.error} for fact in failed]
+
+
 def find_dataset(datasets: Sequence[DatasetStanding], name: str, run: Run) -> DatasetStanding:
     found = next((one for one in datasets if one.name == name), None)
     if found is None:

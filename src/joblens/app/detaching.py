@@ -86,7 +86,7 @@ def main() -> None:
         log(f"run {run.uuid} {driven.status} in {driven.wall_s:.1f} s")
         if options.notify:
             store = open_store_directly(settings, own_log.warn)
-            notify_run(store, driven, plan, options.notify, own_log.warn)
+            notify_run(store, driven, options.notify, own_log.warn)
             store.close()
     except (JoblensError, OSError) as error:
         log(f"ended: {error}")

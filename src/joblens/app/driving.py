@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
+from joblens.agent.added_jobs import secrets_of_batch
 from joblens.agent.kit import Kit
 from joblens.agent.locks import RunLock, remove_idle_folders
 from joblens.agent.run_attempts import RunSetup
@@ -32,8 +33,18 @@ from joblens.engine.replay import restore
 from joblens.engine.schedule import Schedule
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
-from joblens.model.plan import Plan
-from joblens.model.run import DatasetFinalized, JobState, OutputsMissing, Run, RunEnded, RunStarted, RunStatus
+from joblens.model.plan import Plan, growing
+from joblens.model.run import (
+    DatasetFinalized,
+    JobsSpawned,
+    JobState,
+    OutputsMissing,
+    Run,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    RunStatus,
+)
 from joblens.model.settings import Settings
 from joblens.model.writes import JobEnded, RunNoted, Write
 from joblens.ports.store import Store
@@ -48,6 +59,7 @@ MakeView = Callable[[Run, Plan, Offer], RunView]
 
 class Driven(Struct, frozen=True, kw_only=True):
     run: Run
+    plan: Plan  # with the jobs that were added
     status: RunStatus
     states: tuple[JobState, ...]  # by place in the plan
     whys: Mapping[int, str]
@@ -94,7 +106,9 @@ class _Driving:
 
         self._run = run
         self._secrets = stored_secrets(run, settings)
-        self._plan = hide_names(plan, self._secrets)
+        for batch in run.spawned:
+            self._secrets = self._secrets | secrets_of_batch(batch)
+        self._plan = growing(hide_names(plan, self._secrets))
         self._settings = settings
         self._log = log
         self._config = config
@@ -151,7 +165,7 @@ class _Driving:
             driver = RunDriver(setup, kit, recovery, schedule, facts, view, side)
             self._driver = driver
             running = driver.adopt()
-            self._restore(kit, schedule, facts, running)
+            self._restore(kit, schedule, facts, driver, running)
             before_s = kit.recorder.read(lambda store: driven_before_s(store, self._run))
             began_s = time.monotonic()
             started = RunStarted(kit.owner, shown.cpus, shown.memory_bytes, shown.gpus, setup.logs_dir)
@@ -167,8 +181,10 @@ class _Driving:
             finally:
                 ended_s = time.monotonic()
                 view.close(status)
+            self._note_added_jobs(driver)
             driven = Driven(
                 run=structs.replace(self._run, status=status),
+                plan=self._plan,
                 status=status,
                 states=tuple(schedule.state_of(index) for index in range(len(self._plan.jobs))),
                 whys=dict(schedule.whys),
@@ -186,6 +202,10 @@ class _Driving:
             if self._cluster is not None:
                 self._cluster.close(is_over=self._is_over)
             close_kit(kit, sweeps_all=True)
+
+    def _note_added_jobs(self, driver: RunDriver) -> None:
+        spawned = (*self._run.spawned, *driver.added_jobs.batches)
+        self._run = structs.replace(self._run, spawned=spawned, jobs=len(self._plan.jobs))
 
     def _without_secrets(self, writes: Sequence[Write]) -> list[Write]:
         """Hides secrets in outcomes of jobs that an earlier process began, and in events."""
@@ -213,6 +233,7 @@ class _Driving:
             enforce=self._run.options.enforce and self._settings.limits.enforce,
             expected_s=kit.recorder.read(self._expected),
             may_go_ahead=self._plan.execution.staggered_start_s <= 0,
+            may_grow=True,
         )
         if self._cluster is not None:
             self._cluster.expect(choices.enabled, choices.expected_s)
@@ -235,7 +256,19 @@ class _Driving:
         known = earlier_durations(store, self._run, self._plan)
         return {place: known[job.name] for place, job in enumerate(self._plan.jobs) if job.name in known}
 
-    def _restore(self, kit: Kit, schedule: Schedule, facts: RunFacts, running: list[Record]) -> None:
+    def _events_so_far(self, facts: RunFacts, driver: RunDriver, schedule: Schedule) -> list[RunEvent]:
+        """With jobs that were added after the run was read."""
+        events = facts.begin()
+        for event in events:
+            if isinstance(event.fact, JobsSpawned):
+                first = driver.take_batch(event.fact)
+                if first is not None:
+                    schedule.add_jobs(first)
+        return events
+
+    def _restore(
+        self, kit: Kit, schedule: Schedule, facts: RunFacts, driver: RunDriver, running: list[Record]
+    ) -> None:
         run = self._run
         results = kit.recorder.read(lambda store: store.run_results(run.uuid))
         # What waits in a queue is under way, and is not to be queued once more.
@@ -246,14 +279,15 @@ class _Driving:
         kept = kit.recorder.read(lambda store: kept_results(store, run))
         devices = {one.job.run.index: one.job.gpu_devices for one in running if one.job.run is not None}
         if kept is None:
-            restore(schedule, results, facts.begin(), devices=devices, now_us=kit.clock.now_us())
+            events = self._events_so_far(facts, driver, schedule)
+            restore(schedule, results, events, devices=devices, now_us=kit.clock.now_us())
             return
         earlier = kit.recorder.read(lambda store: kept_events(store, kept))
         facts.take_earlier(earlier)
         restore(
             schedule,
             results,
-            facts.begin(),
+            self._events_so_far(facts, driver, schedule),
             kept.results,
             again=run.again,
             base_events=earlier,

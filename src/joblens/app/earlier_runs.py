@@ -37,11 +37,12 @@ def earlier_durations(store: Store, run: Run, plan: Plan | None = None) -> dict[
 
 
 def _names_of(other: Run, run: Run, plan: Plan | None) -> list[str]:
-    if plan is None or not (
+    is_same_file = (
         other.spec_text == run.spec_text
         and other.tables == run.tables
         and other.options.parameters == run.options.parameters
-    ):
+    )
+    if plan is None or other.spawned or not is_same_file:
         from joblens.app.specs import plan_of_run
 
         plan = plan_of_run(other)

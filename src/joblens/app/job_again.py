@@ -65,11 +65,11 @@ def _planned(record: Record, store: Store, settings: Settings) -> PlannedJob | N
     if link is None or link.index < 0:
         return None
     from joblens.app.kept_specs import whole_run
-    from joblens.app.specs import loaded_run
+    from joblens.app.specs import plan_of_run
 
     try:
         run = whole_run(store.find_run(link.run_uuid), store, settings)
-        return loaded_run(run).plan.jobs[link.index]
+        return plan_of_run(run).jobs[link.index]
     except (JoblensError, IndexError):
         return None
 

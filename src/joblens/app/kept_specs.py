@@ -2,19 +2,21 @@
 beside the store's other work in progress has it as it was written, for whoever goes on with the run."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.agent.added_jobs import whole_batch
 from joblens.analysis.workflow_rows import run_label
 from joblens.app.drivers import store_name
 from joblens.app.places import spool_dir
 from joblens.app.specs import LoadedSpec, load_spec, loaded_run, plan_of_run
 from joblens.model.errors import InputError, JoblensError, StoreError
 from joblens.model.plan import Plan
-from joblens.model.run import Run, RunOptions
+from joblens.model.run import JobsSpawned, Run, RunOptions
 from joblens.model.secrets import REDACTED, SecretValues, may_hold_secret
 from joblens.model.settings import Settings
 from joblens.plan.shown_names import shown_names
@@ -116,7 +118,8 @@ def _hide_selection(options: RunOptions, secrets: SecretValues) -> RunOptions:
 
 
 def hide_names(plan: Plan, secrets: SecretValues) -> Plan:
-    """Returns the plan with names of jobs and labels without secrets: they are shown and name folders."""
+    """Returns the plan with names of jobs and datasets and labels without secrets: they are shown and name
+    folders."""
     names = secrets.names
     if not names:
         return plan
@@ -124,7 +127,8 @@ def hide_names(plan: Plan, secrets: SecretValues) -> Plan:
         replace(job, name=names.get(job.name, job.name), label=names.get(job.label, job.label))
         for job in plan.jobs
     )
-    return replace(plan, jobs=tuple(jobs))
+    datasets = (replace(one, name=names.get(one.name, one.name)) for one in plan.datasets)
+    return replace(plan, jobs=tuple(jobs), datasets=tuple(datasets))
 
 
 def _may_hold_secrets(run: Run) -> bool:
@@ -178,6 +182,7 @@ def keep_spec(run: Run, settings: Settings, secrets: SecretValues) -> None:
 
 def whole_run(run: Run, store: Store, settings: Settings) -> Run:
     """With what the store does not have. Raises InputError where nobody has it any more."""
+    run = with_whole_batches(run, settings)
     if not run.is_redacted:
         return run
     kept = _read(run, settings)
@@ -193,6 +198,26 @@ def whole_run(run: Run, store: Store, settings: Settings) -> Run:
             hint="joblens run FILE begins a new run",
         )
     return _with(run, kept)
+
+
+def with_whole_batches(run: Run, settings: Settings) -> Run:
+    """With the secrets of jobs that were added to it. Raises InputError where they are gone."""
+    if not any(batch.private for batch in run.spawned):
+        return run
+    return replace(run, spawned=whole_batches(run.spawned, settings))
+
+
+def whole_batches(batches: Sequence[JobsSpawned], settings: Settings) -> tuple[JobsSpawned, ...]:
+    spool = spool_dir(store_name(settings))
+    whole = [(batch, whole_batch(batch, spool)) for batch in batches]
+    missing = [os.path.join(spool, batch.private) for batch, found in whole if found is None]
+    if missing:
+        raise InputError(
+            "the run cannot be run from here: there are secrets in jobs that were added to it, and the "
+            f"private file that had them, {missing[0]}, is gone",
+            hint="joblens run FILE begins a new run",
+        )
+    return tuple(found for _, found in whole if found is not None)
 
 
 def stored_secrets(run: Run, settings: Settings) -> SecretValues:

@@ -16,6 +16,7 @@ from joblens.app.specs import LoadedSpec, loaded_run
 from joblens.model.errors import InputError, JoblensError, UnknownWorkflow
 from joblens.model.ids import new_uuid
 from joblens.model.job import Record, Status
+from joblens.model.plan import PlannedJob
 from joblens.model.run import JobState, Run, RunOptions, RunStatus, Workflow
 from joblens.model.settings import Settings
 from joblens.plan.map_lines import MappedJob, Source
@@ -35,16 +36,34 @@ class EachJob(Struct, frozen=True, kw_only=True):
 
 
 def lines_of_file(path: str) -> list[str]:
-    """'-': standard input. Empty lines are no values."""
+    """'-': standard input. Empty lines are no values. Raises InputError."""
     try:
         if path == "-":
-            text = sys.stdin.read()
+            content = sys.stdin.buffer.read()
         else:
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                text = file.read()
+            with open(path, "rb") as file:
+                content = file.read()
     except OSError as error:
         raise InputError(f":::: {path}: cannot be read: {error.strerror}") from error
-    return [line for line in text.splitlines() if line]
+    lines = [
+        _text_of_line(path, number, line.removesuffix(b"\r"))
+        for number, line in enumerate(content.split(b"\n"), 1)
+    ]
+    values = [line for line in lines if line]
+    if not values:
+        raise InputError(f":::: {path}: has no lines", hint="one value on each line")
+    return values
+
+
+def _text_of_line(path: str, number: int, line: bytes) -> str:
+    if b"\0" in line:
+        raise InputError(
+            f":::: {path}: line {number} has a NUL character", hint="values are separated by line ends"
+        )
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise InputError(f":::: {path}: line {number} is not UTF-8 text") from None
 
 
 def parameter_sources(written: Sequence[str]) -> list[Source]:
@@ -131,6 +150,9 @@ class MapView:
         if state.is_final and index not in self._ended:
             self._ended[index] = None  # it never ran: nothing to print, nothing to wait for
             self._pass_on()
+
+    def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
+        """Jobs that others added print in their own files alone."""
 
     def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
         pass

@@ -1,23 +1,28 @@
 """Runs that repeat part of an earlier one: which of its jobs run again, and why."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.agent.dataset_summary import dataset_now
 from joblens.agent.file_stamps import digest_of
 from joblens.analysis.workflow_rows import run_label
-from joblens.app.last_successes import find_successes, success_of
+from joblens.app.carried_jobs import carry
+from joblens.app.last_successes import FoundSuccess, find_successes, success_of
 from joblens.app.run_actions import failed_actions
 from joblens.app.run_state import RunState, state_of_run
 from joblens.app.runs import records_of_run
-from joblens.app.specs import LoadedSpec
-from joblens.model.plan import PlannedDataset
-from joblens.model.run import JobState, Run, Workflow
+from joblens.app.specs import LoadedSpec, loaded_run
+from joblens.model.errors import PlanError
+from joblens.model.plan import Plan, PlannedDataset
+from joblens.model.run import JobsSpawned, JobState, Run, Workflow
 from joblens.model.run_link import FileStamp
 from joblens.plan.changes import FilesNow, LastSuccess, jobs_to_run_again
 from joblens.plan.graph import Graph
+from joblens.plan.raised_requests import still_valid
+from joblens.plan.selection import find_jobs
 from joblens.ports.store import Store
 
 
@@ -30,6 +35,7 @@ class Again(Struct, frozen=True):
     reasons: dict[int, str]
     has_failed_actions: bool = False
     kept_from: dict[str, tuple[tuple[int, int], ...]] = {}  # as of Run
+    spawned: tuple[JobsSpawned, ...] = ()  # jobs that were added to the base and come along
 
     @property
     def is_empty(self) -> bool:
@@ -38,34 +44,104 @@ class Again(Struct, frozen=True):
 
 def failed_of(store: Store, run: Run) -> Again:
     """Jobs of the run that have not succeeded, and everything that needs them; actions, when one failed."""
+    run = store.find_run(run.uuid)
     state = state_of_run(store, run)
-    reasons = {
-        job.index: job.why or job.state.label
+    failed = {
+        job.name: job.why or job.state.label
         for job in state.jobs
         if job.state not in (JobState.COMPLETED, JobState.DISABLED)
     }
-    for place in sorted(Graph(state.plan).behind(sorted(reasons)) - reasons.keys()):
-        reasons[place] = "needs a job that runs again"
-    return Again(run, tuple(sorted(reasons)), reasons, bool(failed_actions(store, run.uuid)))
+    return _again_of(state, failed, has_failed_actions=bool(failed_actions(store, run.uuid)))
+
+
+def selected_of(store: Store, run: Run, words: Sequence[str]) -> Again:
+    """The jobs that the words name, and everything that needs them. Raises PlanError for words that name no
+    job, and for jobs that cannot run because of others."""
+    state = state_of_run(store, store.find_run(run.uuid))
+    found = find_jobs(state.plan, "--only", words)
+    if found.problems:
+        raise PlanError("\n  ".join(found.problems), hint=f"joblens results {run_label(run)} lists the jobs")
+    chosen = set(found.places)
+    _refuse_impossible(state, chosen, Graph(state.plan).behind(sorted(chosen)))
+    return _again_of(state, {state.jobs[place].name: "named by --only" for place in sorted(chosen)})
+
+
+def _again_of(state: RunState, chosen: Mapping[str, str], *, has_failed_actions: bool = False) -> Again:
+    """`chosen`: jobs by name, and why each runs again; everything that needs them does, too."""
+
+    def decide(plan: Plan, must: Mapping[int, str]) -> dict[int, str]:
+        reasons = {index: chosen[job.name] for index, job in enumerate(plan.jobs) if job.name in chosen}
+        reasons |= must
+        for place in sorted(Graph(plan).behind(sorted(reasons)) - reasons.keys()):
+            reasons[place] = "needs a job that runs again"
+        return reasons
+
+    run = state.run
+    plan = loaded_run(run).plan if run.spawned else state.plan
+    carried = carry(state, plan, decide)
+    return Again(
+        run,
+        tuple(sorted(carried.reasons)),
+        carried.reasons,
+        has_failed_actions,
+        carried.kept_from,
+        carried.spawned,
+    )
+
+
+def _refuse_impossible(state: RunState, chosen: set[int], places: set[int]) -> None:
+    jobs, label = state.jobs, run_label(state.run)
+    problems = [
+        f"--only: {jobs[place].name} was left out of run {label}"
+        for place in sorted(chosen)
+        if jobs[place].state is JobState.DISABLED
+    ]
+    done = (JobState.COMPLETED, JobState.DISABLED)
+    problems += [
+        f"{jobs[place].name} needs {jobs[needed].name}, which has not succeeded in run {label}"
+        for place in sorted(places)
+        for needed in state.plan.jobs[place].depends_on
+        if needed not in places and jobs[needed].state not in done
+    ]
+    if problems:
+        raise PlanError("\n  ".join(problems), hint="name those with --only too, or use --failed")
 
 
 def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> Again:
     """Jobs whose command or inputs have changed since they succeeded in `base`, those that have not succeeded
     there, and everything that needs them."""
-    plan, state = loaded.plan, state_of_run(store, base)
+    state = state_of_run(store, base)
     last = _last_successes(store, state)
-    # A job is known by its place: one that stands where another stood has not succeeded there.
-    before = state.plan.jobs
-    same = {
-        place: success
-        for place, success in last.items()
-        if place < len(plan.jobs) and plan.jobs[place].name == before[place].name
-    }
+    added = {state.plan.jobs[place].name: one for place, one in last.items() if place >= base.declared_jobs}
     why = f"has not succeeded in run {run_label(base)}"
-    reasons = jobs_to_run_again(
-        plan, same, _files_in(cwd), without_success=lambda _: why, shown=_shown(loaded)
+
+    def decide(plan: Plan, must: Mapping[int, str]) -> dict[int, str]:
+        # A job is known by its place: one that stands where another stood has not succeeded there.
+        same = {
+            place: success
+            for place, success in last.items()
+            if place < min(len(plan.jobs), base.declared_jobs)
+            and plan.jobs[place].name == state.plan.jobs[place].name
+        }
+        same |= {
+            place: added[job.name]
+            for place, job in enumerate(plan.jobs)
+            if job.spawned_by >= 0 and job.name in added
+        }
+        for place in must:
+            same.pop(place, None)
+        return jobs_to_run_again(
+            plan, same, _files_in(cwd), without_success=lambda one: must.get(one, why), shown=_shown(loaded)
+        )
+
+    kept = carry(state, loaded.plan, decide)
+    return Again(
+        base,
+        tuple(sorted(kept.reasons)),
+        kept.reasons,
+        kept_from=kept.kept_from,
+        spawned=kept.spawned,
     )
-    return Again(base, tuple(sorted(reasons)), reasons)
 
 
 def changed_since_last(store: Store, workflow: Workflow | None, loaded: LoadedSpec, cwd: str) -> Again | None:
@@ -81,16 +157,41 @@ def changed_since_last(store: Store, workflow: Workflow | None, loaded: LoadedSp
     def without_success(place: int) -> str:
         return past.failed.get(plan.jobs[place].name, "has not succeeded yet")
 
-    last = {place: one.success for place, one in known.items()}
-    reasons = jobs_to_run_again(
-        plan, last, _files_in(cwd), without_success=without_success, shown=_shown(loaded)
-    )
+    adds_jobs = _that_add_jobs(store, known)
+    last = {place: one.success for place, one in known.items() if place not in adds_jobs}
+
+    def why(place: int) -> str:
+        return (
+            "adds jobs, which it has to add to this run as well"
+            if place in adds_jobs
+            else without_success(place)
+        )
+
+    reasons = jobs_to_run_again(plan, last, _files_in(cwd), without_success=why, shown=_shown(loaded))
     kept: dict[str, list[tuple[int, int]]] = {}
     for place, one in known.items():
         if place not in reasons and (one.run_uuid, one.index) != (base.uuid, place):
             kept.setdefault(one.run_uuid, []).append((place, one.index))
     kept_from = {uuid: tuple(places) for uuid, places in kept.items()}
     return Again(store.find_run(base.uuid), tuple(sorted(reasons)), reasons, kept_from=kept_from)
+
+
+def _that_add_jobs(store: Store, known: Mapping[int, FoundSuccess]) -> set[int]:
+    """Jobs that had added others when they last succeeded: a new run has none of those yet."""
+    added = {
+        (uuid, event.fact.orchestrator)
+        for uuid in {one.run_uuid for one in known.values()}
+        for _, event in store.run_events(uuid)
+        if isinstance(event.fact, JobsSpawned) and event.fact.jobs
+    }
+    return {place for place, one in known.items() if (one.run_uuid, one.index) in added}
+
+
+def carry_raised_requests(base: Run, loaded: LoadedSpec) -> None:
+    """A file as it is now begins with what was raised for jobs of `base` whose request it has not changed."""
+    if base.raised:
+        before = loaded_run(replace(base, raised=())).plan
+        loaded.raise_requests(still_valid(base.raised, before, loaded.plan))
 
 
 def _shown(loaded: LoadedSpec) -> Callable[[str], str]:

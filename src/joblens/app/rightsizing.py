@@ -16,10 +16,12 @@ from joblens.app.runs import records_of_run
 from joblens.app.specs import loaded_run
 from joblens.model.finding import Finding
 from joblens.model.job import Requirements
+from joblens.model.plan import PlannedJob
 from joblens.model.run import OutputsMissing, Run, Workflow
 from joblens.model.units import parse_duration, parse_size
 from joblens.model.workflow_spec import JobSpec, RequirementsSpec
 from joblens.plan.expansion import requirements_of
+from joblens.plan.spawning import extended
 from joblens.ports.store import Store
 
 _PARAMETER = "{"
@@ -104,6 +106,11 @@ class _Places:
             for job in loaded.plan.jobs
             if (key := self._key(own.jobs[job.spec_job], job.requirements_name)) is not None
         }
+        self._keys |= {
+            job.name: key
+            for job in extended(loaded.plan, run.spawned).jobs
+            if job.spawned_by >= 0 and (key := self._key_of_added(job)) is not None
+        }
 
     def in_order(self) -> list[str]:
         """In the order of the file, those that some job of the newest run has."""
@@ -116,12 +123,20 @@ class _Places:
 
     def keys_of_run(self, run: Run) -> dict[int, str]:
         loaded = loaded_run(run, keeps_spec=True)
-        found = {}
+        found = {
+            index: key
+            for index, job in enumerate(extended(loaded.plan, run.spawned).jobs)
+            if job.spawned_by >= 0 and (key := self._key_of_added(job)) is not None
+        }
         for index, job in enumerate(loaded.plan.jobs):
             key = self._key(loaded.spec.jobs[job.spec_job], job.requirements_name)
             if key is not None:
                 found[index] = key
         return found
+
+    def _key_of_added(self, job: PlannedJob) -> str | None:
+        """Of a job that was added while the run went on: by the requirements of the file it names."""
+        return f"@{job.requirements_name}" if job.requirements_name in self._named else None
 
     def _key(self, entry: JobSpec, requirements_name: str) -> str | None:
         """'@name' for a named group, else the entry's name; None: the file has neither."""

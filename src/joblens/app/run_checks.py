@@ -101,6 +101,7 @@ def start_request(
             base=again.base if again is not None else None,
             again=again.places if again is not None else None,
             kept_from=again.kept_from if again is not None else {},
+            spawned=again.spawned if again is not None else (),
         )
     finally:
         direct.close()
@@ -211,11 +212,12 @@ def driven_by_another(run: Run, lock: RunLock) -> RunIsDriven:
 
 
 def _check_inputs(plan: Plan, cwd: str, places: frozenset[int]) -> None:
+    made = {place for index in places for place in plan.jobs[index].output_files}
     files: dict[str, int] = {}
     datasets: dict[str, int] = {}
     for index in sorted(places):
         for place in plan.jobs[index].input_files:
-            if plan.files[place].producer not in places:
+            if plan.files[place].producer not in places and place not in made:
                 files.setdefault(plan.files[place].path, index)
         for place in plan.jobs[index].input_datasets:
             if places.isdisjoint(plan.datasets[place].producers):

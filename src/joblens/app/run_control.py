@@ -46,7 +46,7 @@ def ask_run_to_end(run: Run, store: Store, settings: Settings, by: str) -> None:
     running = _running(store, run)
     ended = tuple((one.job.run.index, one.job.run.attempt) for one in running if one.job.run is not None)
     store.apply([_noted(run, StopAskedFor("kill", by, ended))])
-    if _wake_driver(run, settings):
+    if wake_driver(run, settings):
         return
     for record in running:
         ask_to_cancel(record, store, settings, by)
@@ -57,7 +57,7 @@ def ask_job_to_end(run: Run, index: int, store: Store, settings: Settings, by: s
     """A job of a run, whether it runs, waits for its next attempt, or has not begun: it is not started any
     more, also when the run is gone on with."""
     store.apply([_noted(run, JobCancelled(index, by))])
-    if _wake_driver(run, settings):
+    if wake_driver(run, settings):
         return
     for record in _running(store, run):
         if record.job.run is not None and record.job.run.index == index:
@@ -68,7 +68,7 @@ def _running(store: Store, run: Run) -> list[Record]:
     return store.running(run=run.uuid)
 
 
-def _wake_driver(run: Run, settings: Settings) -> bool:
+def wake_driver(run: Run, settings: Settings) -> bool:
     """Whether there is one, to look at what was noted."""
     return RunLock(spool_dir(store_name(settings)), run.uuid).signal_holder(signal.SIGUSR1)
 

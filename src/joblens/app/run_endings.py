@@ -7,7 +7,7 @@ from msgspec import structs
 from joblens.analysis.run_ending import FailedJob, RunEnding
 from joblens.analysis.run_table import FAILED_STATES, row_form
 from joblens.analysis.workflow_rows import run_label
-from joblens.app.datasets import failed_datasets
+from joblens.app.datasets import failed_datasets, failed_form
 from joblens.app.driving import Driven
 from joblens.app.run_actions import actions_form, failed_actions
 from joblens.app.run_state import state_of_run
@@ -15,7 +15,6 @@ from joblens.app.run_tables import result_rows
 from joblens.app.sources import source_of
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
-from joblens.model.plan import Plan
 from joblens.model.run import JobResult, JobState, RunStatus
 from joblens.ports.store import Store
 from joblens.views.summary import with_last_words
@@ -23,8 +22,8 @@ from joblens.views.summary import with_last_words
 _TOLD = 10
 
 
-def ending_of(store: Store, driven: Driven, plan: Plan) -> RunEnding:
-    driven = as_kept(store, driven)
+def ending_of(store: Store, driven: Driven) -> RunEnding:
+    driven, plan = as_kept(store, driven), driven.plan
     failed = [index for index, state in enumerate(driven.states) if state in FAILED_STATES]
     # Those that ran come first: they say why the others did not.
     failed.sort(key=lambda index: driven.states[index] is JobState.CANCELED)
@@ -97,13 +96,13 @@ def _record(store: Store, result: JobResult) -> Record | None:
         return None
 
 
-def ending_document(store: Store, driven: Driven, plan: Plan) -> dict[str, Any]:
+def ending_document(store: Store, driven: Driven) -> dict[str, Any]:
     """The one document of `run FILE --json`."""
     run = store.find_run(driven.run.uuid)
     driven = as_kept(store, driven)
     return {
         "workflow_id": run.workflow_number,
-        "workflow_name": plan.name,
+        "workflow_name": driven.plan.name,
         "run_id": run.number,
         "run_uuid": run.uuid,
         "run": run_label(run),
@@ -112,8 +111,5 @@ def ending_document(store: Store, driven: Driven, plan: Plan) -> dict[str, Any]:
         "counts": {state.label: count for state, count in driven.counts().items()},
         "results": [row_form(row) for row in result_rows(store, run)],
         "failed_actions": actions_form(failed_actions(store, run.uuid)),
-        "failed_datasets": [
-            {"name": fact.name, "path": fact.path, "error": fact.error}
-            for fact in failed_datasets(store, run.uuid)
-        ],
+        "failed_datasets": failed_form(failed_datasets(store, run.uuid)),
     }

@@ -7,6 +7,7 @@ from joblens.app.run_state import JobStanding, state_of_run
 from joblens.model.errors import UnknownJob, UnknownRun
 from joblens.model.job import Record
 from joblens.model.run import JobState, Run, RunStatus
+from joblens.plan.raised_requests import describe_raised
 from joblens.ports.store import Store
 
 
@@ -45,6 +46,18 @@ def waiting_job(store: Store, record: Record) -> RunJob | None:
     job = state_of_run(store, run).jobs[link.index]
     is_last = bool(job.results) and job.results[-1].job_uuid == record.job.uuid
     return _run_job(run, job) if is_last and not job.state.is_final else None
+
+
+def raised_before(store: Store, record: Record) -> str:
+    """Describes requests that recovery raised before this attempt; '' where there are none."""
+    link = record.job.run
+    if link is None or link.index < 0:
+        return ""
+    try:
+        run = store.find_run(link.run_uuid)
+    except UnknownRun:
+        return ""
+    return describe_raised(run.raised, link.index, link.attempt, with_why=True)
 
 
 def _run_job(run: Run, job: JobStanding) -> RunJob:

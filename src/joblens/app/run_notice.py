@@ -10,13 +10,12 @@ import msgspec
 from joblens.app.driving import Driven
 from joblens.app.jobs import parse_notify
 from joblens.app.run_endings import ending_document
-from joblens.model.plan import Plan
 from joblens.ports.store import Store
 
 _PATIENCE_S = 60
 
 
-def notify_run(store: Store, driven: Driven, plan: Plan, line: str, warn: Callable[[str], None]) -> None:
+def notify_run(store: Store, driven: Driven, line: str, warn: Callable[[str], None]) -> None:
     """What fails here is a warning: the run has ended as it has."""
     argv = parse_notify(line)
     run = driven.run
@@ -27,7 +26,7 @@ def notify_run(store: Store, driven: Driven, plan: Plan, line: str, warn: Callab
         "JOBLENS_RUN_NUMBER": str(run.number or ""),
         "JOBLENS_STATUS": driven.status.value,
     }
-    document = msgspec.json.encode(ending_document(store, driven, plan))
+    document = msgspec.json.encode(ending_document(store, driven))
     try:
         done = subprocess.run(argv, input=document, env=env, timeout=_PATIENCE_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -30,6 +30,7 @@ class JobStanding(Struct, frozen=True, kw_only=True):
     why: str
     results: tuple[JobResult, ...]  # its attempts
     kept_from: str | None = None  # the earlier run whose outcome it keeps
+    added_by: str | None = None  # the job that added it while the run went on
     is_left: bool = False  # `joblens resume` has something to do with it
 
 
@@ -75,6 +76,7 @@ def state_of_run(store: Store, run: Run) -> RunState:
                 why=why,
                 results=tried,
                 kept_from=None if kept is None or index in own else kept.run_of.get(index),
+                added_by=plan.jobs[job.spawned_by].name if job.spawned_by >= 0 else None,
                 is_left=not schedule.state_of(index).is_final,
             )
         )

@@ -12,6 +12,7 @@ from joblens.app.run_state import JobStanding, RunState, state_of_run
 from joblens.app.runs import records_of_run
 from joblens.model.job import Record
 from joblens.model.run import JobState, Run, RunStatus
+from joblens.plan.raised_requests import describe_raised
 from joblens.ports.store import Store
 from joblens.views.summary import ending, with_last_words
 
@@ -54,6 +55,7 @@ def result_rows(store: Store, run: Run) -> list[ResultRow]:
             job,
             records.get(job.results[-1].job_uuid) if job.results else None,
             len(job.results) + sum(lost.get(result.job_uuid, 0) for result in job.results),
+            describe_raised(run.raised, job.index),
         )
         for job in standing.jobs
     ]
@@ -82,7 +84,7 @@ def _runs_of(standing: RunState) -> Iterable[str]:
     return dict.fromkeys([standing.run.uuid, *(job.kept_from for job in standing.jobs if job.kept_from)])
 
 
-def _row(job: JobStanding, record: Record | None, attempts: int) -> ResultRow:
+def _row(job: JobStanding, record: Record | None, attempts: int, raised: str) -> ResultRow:
     why = job.why
     if record is not None and record.outcome is not None and job.state is not JobState.COMPLETED:
         why = why or ending(record.outcome)
@@ -95,6 +97,8 @@ def _row(job: JobStanding, record: Record | None, attempts: int) -> ResultRow:
         why=why,
         attempts=attempts,
         kept_from=job.kept_from,
+        raised=raised,
+        added_by=job.added_by,
         **({} if record is None else numbers_of(record)),
     )
 

@@ -5,7 +5,7 @@ Whoever drives the run tells what happens (`agent.run_view`); what jobs use now 
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -18,7 +18,7 @@ from joblens.engine.offer import Offer
 from joblens.engine.run_progress import JobFailure, ProgressTracker, RunProgress
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
-from joblens.model.plan import Plan
+from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import JobState, Run, RunStatus
 from joblens.model.slurm import CANCELLED_REASON, WALLTIME_REASON
 from joblens.model.units import format_bytes, format_duration
@@ -124,6 +124,10 @@ class _Following(ABC):
             number = None if record is None else record.number
             name = self._names[index]
             self._tell(JobFailure(index=index, name=name, attempt=attempt, reason=why, number=number), state)
+
+    def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
+        self._names += [job.name for job in jobs]
+        self.tracker.add_jobs(jobs)
 
     def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
         self.tracker.attempt_began(index, attempt, job_uuid, at_us)

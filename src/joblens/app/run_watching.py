@@ -17,6 +17,7 @@ from joblens.model.job import Owner, Status
 from joblens.model.plan import Plan
 from joblens.model.run import (
     JobResult,
+    JobsSpawned,
     JobState,
     PlacesWait,
     Run,
@@ -26,6 +27,7 @@ from joblens.model.run import (
     RunStatus,
     StopAskedFor,
 )
+from joblens.plan.spawning import PlanExtender
 from joblens.ports.store import Store
 from joblens.probes.host import read_host
 
@@ -53,6 +55,7 @@ def offer_of(store: Store, run: Run) -> Offer:
 
 class RunWatcher:
     def __init__(self, store: Store, run: Run, plan: Plan, view: View) -> None:
+        """`plan`: a growing one."""
         self._store = store
         self._run = run
         self._plan = plan
@@ -67,12 +70,14 @@ class RunWatcher:
         self._stops: list[RunEvent] = []  # ends that were asked for since it was last started
         self._told_status: RunStatus | None = None  # with which the states of its jobs were told
         self._is_first = True
+        self._extender: PlanExtender | None = None  # made for the first batch of added jobs
 
     def watch(
         self,
         after_look: Callable[[], None],
         wait_s: float | None = None,
         is_enough: Callable[[float], bool] | None = None,
+        every_s: float = _LOOK_EVERY_S,
     ) -> RunStatus:
         """Until the run ends, or nobody drives it any more, or the time is up, or it is enough: that is asked
         again and again, with the time it may wait. `after_look` is called after each look at the store."""
@@ -96,7 +101,7 @@ class RunWatcher:
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 break
-            if not self._wait(max(_LOOK_EVERY_S, took_s / _SHARE), is_enough):
+            if not self._wait(max(every_s, took_s / _SHARE), is_enough):
                 self._view.leave()
                 return self._status
         self._view.close(self._status)
@@ -115,7 +120,11 @@ class RunWatcher:
 
     def look(self) -> None:
         self._read_events()
-        results = self._store.run_results(self._run.uuid)
+        results = [
+            result
+            for result in self._store.run_results(self._run.uuid)
+            if result.index < len(self._plan.jobs)  # others were added since: the next look has them
+        ]
         changed = [
             result
             for result in results
@@ -147,9 +156,21 @@ class RunWatcher:
                 self._turns.append(event)
             elif isinstance(event.fact, StopAskedFor):
                 self._take_stop(event)
+            elif isinstance(event.fact, JobsSpawned):
+                self._take_batch(event.fact)
             elif isinstance(event.fact, PlacesWait) and self._status is RunStatus.RUNNING:
                 for line in self._tells_why.lines(event.fact.whys):
                     self._view.note(line)
+
+    def _take_batch(self, batch: JobsSpawned) -> None:
+        if batch.first < len(self._plan.jobs):
+            return
+        if self._extender is None:
+            self._extender = PlanExtender(self._plan)
+        jobs = self._extender.add(batch)
+        if jobs:
+            self._view.jobs_added(jobs)
+            self._told_status = None  # states of the new jobs have to be told
 
     def _stop_clock(self) -> None:
         """Of one whose driver was killed: at the last thing that is known of its jobs."""

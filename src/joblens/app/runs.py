@@ -13,7 +13,17 @@ from joblens.app.slurm_ids import is_array_element, may_be_slurm_id, records_in,
 from joblens.model.errors import AmbiguousJob, AmbiguousRun, InputError, UnknownJob, UnknownRun
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Record, Status
-from joblens.model.run import JobCancelled, JobResult, OutputsMissing, RecoveryRan, Run, RunEvent, RunStatus
+from joblens.model.run import (
+    JobCancelled,
+    JobResult,
+    JobsReset,
+    OutputsMissing,
+    RecoveryRan,
+    RequirementsRaised,
+    Run,
+    RunEvent,
+    RunStatus,
+)
 from joblens.ports.store import Store
 
 _JOB, _WORKFLOW = "job:", "workflow:"
@@ -191,6 +201,8 @@ def kept_results(store: Store, run: Run) -> KeptResults | None:
         found[index] = attempts
         run_of[index] = base_uuid
     moved = set() if earlier is None else {index for index in earlier.moved if run_of.get(index) != base_uuid}
+    # Jobs that were added to the base may have another index here: `kept_from` names those that are kept.
+    found = {index: attempts for index, attempts in found.items() if index < run.declared_jobs}
     for uuid, places in run.kept_from.items():
         there = _by_index(store.run_results(uuid))
         for index, place in places:
@@ -208,15 +220,31 @@ def _successes(results: list[JobResult], index: int) -> list[JobResult]:
 
 def kept_events(store: Store, kept: KeptResults) -> list[RunEvent]:
     """Of the runs that results were kept from, in order. What they say about a job whose outcome is kept from
-    another run is left out, as is all about jobs of which a success was kept."""
+    another run is left out, as is all about jobs of which a success was kept, and what was raised: the plan
+    of the new run has that."""
     events = [
-        event
+        narrowed
         for uuid in set(kept.run_of.values())
         for _, event in store.run_events(uuid)
-        if not isinstance(event.fact, OutputsMissing | RecoveryRan | JobCancelled)
-        or (kept.run_of.get(event.fact.index) == uuid and event.fact.index not in kept.moved)
+        if (narrowed := _about_kept(event, kept)) is not None
     ]
     return sorted(events, key=lambda event: event.at_us)
+
+
+def _about_kept(event: RunEvent, kept: KeptResults) -> RunEvent | None:
+    fact = event.fact
+    if isinstance(fact, RequirementsRaised):
+        return None
+    if isinstance(fact, JobsReset):
+        jobs = tuple(one for one in fact.jobs if _is_kept(one[0], event.run_uuid, kept))
+        return replace(event, fact=replace(fact, jobs=jobs)) if jobs else None
+    if isinstance(fact, OutputsMissing | RecoveryRan | JobCancelled):
+        return event if _is_kept(fact.index, event.run_uuid, kept) else None
+    return event
+
+
+def _is_kept(index: int, run_uuid: str, kept: KeptResults) -> bool:
+    return kept.run_of.get(index) == run_uuid and index not in kept.moved
 
 
 def _run_or_none(store: Store, uuid: str) -> Run | None:

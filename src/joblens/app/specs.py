@@ -10,13 +10,15 @@ from joblens.app.freed_memory import give_back_freed_memory
 from joblens.app.spec_tables import read_tables
 from joblens.model.errors import SpecError
 from joblens.model.plan import Plan
-from joblens.model.run import Run
+from joblens.model.run import RaisedRequest, Run
 from joblens.model.secrets import SecretValues
 from joblens.model.workflow_spec import WorkflowSpec
 from joblens.plan.expansion import PlanReading, make_plan
 from joblens.plan.loose_names import loose_names
 from joblens.plan.problems import Path
+from joblens.plan.raised_requests import with_raised
 from joblens.plan.settling import WORTH_PACKING, PackedPlan, pack_plan, unpack_plan
+from joblens.plan.spawning import extended
 from joblens.plan.unread import Unread
 from joblens.spec.documents import Document, Mark, Problem, format_of, has_known_ending
 from joblens.spec.workflow_file import SpecReading, read_workflow
@@ -50,6 +52,7 @@ class LoadedSpec:
         self.tables = made.tables
         self.path = path
         self.warnings = made.warnings
+        self.raised: tuple[RaisedRequest, ...] = ()  # of a run; the plan has them
         self.secrets: SecretValues | None = None  # found out once (app.kept_specs): that reads the file again
         self._reading = made.reading
         self._parameters = parameters
@@ -68,6 +71,11 @@ class LoadedSpec:
     def document(self) -> Document:
         return self._written().document
 
+    def raise_requests(self, raised: tuple[RaisedRequest, ...]) -> None:
+        """In the plan; a run that is made of it begins with them."""
+        self.raised = raised
+        self.plan = with_raised(self.plan, raised)
+
     def _written(self) -> SpecReading:
         if self._reading is None:
             self._reading = read_workflow(self.text, self.format, self.path, self._parameters)
@@ -83,14 +91,23 @@ def load_spec(path: str, parameters: Mapping[str, Any] = _NONE, *, keeps_spec: b
 
 
 def plan_of_run(run: Run) -> Plan:
-    """The same plan as when the run was created: all it was made from is in the run."""
-    return loaded_run(run).plan
+    """The plan as when the run was created, with the jobs that were added and the requests that were raised
+    since: all of it is in the run."""
+    return grown_plan(loaded_run(run), run)
+
+
+def grown_plan(loaded: LoadedSpec, run: Run) -> Plan:
+    """The plan of the run's file, with the jobs that were added and the requests that were raised."""
+    return with_raised(extended(loaded.plan, run.spawned), run.raised)
 
 
 def loaded_run(run: Run, *, keeps_spec: bool = False) -> LoadedSpec:
+    """Its file alone: a new run of it begins without the jobs that were added."""
     source = f"run {run.uuid[:8]}"
     made = _made_from_run(run, source, keeps_spec=keeps_spec)
-    return LoadedSpec(made, run.spec_text, run.spec_format, source, run.options.parameters)
+    loaded = LoadedSpec(made, run.spec_text, run.spec_format, source, run.options.parameters)
+    loaded.raise_requests(run.raised)
+    return loaded
 
 
 class _Made(Struct, frozen=True):

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from joblens.agent.locks import RunLock
+from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.run_facts import value_of
 from joblens.app.drivers import is_file_store, store_name
 from joblens.app.places import spool_dir
@@ -23,7 +24,6 @@ from joblens.ports.store import Store
 from joblens.stores.private_files import write_own
 
 RUN_VARIABLE = "JOBLENS_RUN_ID"
-JOB_VARIABLE = "JOBLENS_JOB_UUID"
 # Above this, working out the plan takes longer than a job should wait for setting a value.
 _MOST_JOBS_CHECKED = 5_000
 
@@ -42,9 +42,9 @@ def run_meant(store: Store, ident: str | None) -> Run:
 def set_user_data(store: Store, run: Run, name: str, data: Any, settings: Settings) -> None:
     if run.jobs <= _MOST_JOBS_CHECKED:
         _check_name(run, name)
-    fact = UserDataSet(name, data, os.environ.get(JOB_VARIABLE, ""))
+    fact = UserDataSet(name, data, os.environ.get(JOB_ID_VARIABLE, ""))
     shown = shown_data(name, data)
-    if shown != data and not _is_driven_elsewhere(store, run, settings):
+    if shown != data and not is_driven_elsewhere(store, run, settings):
         fact = _with_private_file(replace(fact, data=shown), data, run, settings)
     store.apply([RunNoted(RunEvent(new_uuid(), run.uuid, time.time_ns() // 1000, fact))])
 
@@ -54,7 +54,7 @@ def shown_data(name: str, data: Any) -> Any:
     return redact_params({name: data})[name]
 
 
-def _is_driven_elsewhere(store: Store, run: Run, settings: Settings) -> bool:
+def is_driven_elsewhere(store: Store, run: Run, settings: Settings) -> bool:
     """Whether another host drives the run, or did last: only the store can carry a secret there."""
     is_on_one_host = is_file_store(settings) and run.options.engine == "local"
     if is_on_one_host or RunLock(spool_dir(store_name(settings)), run.uuid).holder() is not None:

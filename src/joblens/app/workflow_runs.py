@@ -9,12 +9,13 @@ from msgspec import structs
 from joblens.app.owning import current_user
 from joblens.app.specs import LoadedSpec
 from joblens.model.errors import PlanError
-from joblens.model.ids import new_uuid
+from joblens.model.ids import new_uuid, uuid_from
 from joblens.model.plan import Plan
-from joblens.model.run import Run, RunOptions, Workflow
+from joblens.model.run import JobsSpawned, RequirementsRaised, Run, RunEvent, RunFact, RunOptions, Workflow
 from joblens.model.secrets import redact_text
 from joblens.model.settings import Settings
-from joblens.model.writes import RunCreated, WorkflowCreated
+from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
+from joblens.plan.raised_requests import from_the_first_attempt
 from joblens.ports.store import Store
 
 _NOTHING: Mapping[str, tuple[tuple[int, int], ...]] = {}
@@ -44,7 +45,7 @@ def known_workflow(store: Store, made: LoadedSpec, source: str) -> Workflow | No
     return store.workflow_of_source(source, made.plan.name, user) if source else None
 
 
-def create_run(
+def create_run(  # noqa: PLR0913 - one field each
     store: Store,
     workflow: Workflow | str,
     made: LoadedSpec,
@@ -54,10 +55,18 @@ def create_run(
     base: Run | None = None,
     again: tuple[int, ...] | None = None,
     kept_from: Mapping[str, tuple[tuple[int, int], ...]] = _NOTHING,
+    spawned: tuple[JobsSpawned, ...] = (),
 ) -> Run:
     """As it was written, which is what is to be driven; the store has it without secrets. `workflow`: or the
-    file that it is created from, after everything that may fail."""
-    from joblens.app.kept_specs import hide_names, keep_spec, secrets_of, without_secrets
+    file that it is created from, after everything that may fail. `spawned`: jobs that were added to the base
+    and come along; the plan has them."""
+    from joblens.app.kept_specs import (
+        hide_names,
+        keep_spec,
+        secrets_of,
+        with_whole_batches,
+        without_secrets,
+    )
 
     enabled = enabled_places(made.plan, options)
     run = Run(
@@ -75,6 +84,7 @@ def create_run(
         kept_from=dict(kept_from),
         user=current_user(),
         host=os.uname().nodename,
+        spawned=spawned,
     )
     secrets = secrets_of(run, made.plan) if made.secrets is None else made.secrets
     stored = without_secrets(run, made.plan, secrets)
@@ -83,8 +93,18 @@ def create_run(
         made.plan = hide_names(made.plan, secrets)
     if isinstance(workflow, str):
         workflow = create_workflow(store, made, workflow)
-    store.apply([RunCreated(structs.replace(stored, workflow_uuid=workflow.uuid))])
-    found = store.find_run(run.uuid)
+    facts: list[tuple[str, RunFact]] = [
+        (uuid_from(run.uuid, "spawned", str(place)), batch) for place, batch in enumerate(spawned)
+    ]
+    # Jobs that were added may have another index here.
+    declared = len(made.plan.jobs) - sum(len(batch.jobs) for batch in spawned)
+    raised = from_the_first_attempt(one for one in made.raised if one.index < declared)
+    if raised:
+        facts.append((new_uuid(), RequirementsRaised(raised)))
+    created = RunCreated(structs.replace(stored, workflow_uuid=workflow.uuid))
+    notes = [RunNoted(RunEvent(uuid, run.uuid, run.created_at_us, fact)) for uuid, fact in facts]
+    store.apply([created, *notes])
+    found = with_whole_batches(store.find_run(run.uuid), settings)
     if stored.is_redacted:
         return structs.replace(
             found, options=structs.replace(stored.options, parameters=run.options.parameters)

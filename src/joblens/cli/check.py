@@ -55,12 +55,7 @@ def command(session: Session, /, **chosen: Any) -> None:
     _check(session, **chosen)
 
 
-@click.group("reports")
-def reports() -> None:
-    """Other names: 'reports check-resource-utilization ID' is 'check ID'."""
-
-
-@reports.command("check-resource-utilization")
+@click.command("check-resource-utilization")
 @_options("--min-over-utilization")
 @shared_options
 def check_resource_utilization(session: Session, /, **chosen: Any) -> None:

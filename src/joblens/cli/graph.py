@@ -54,19 +54,22 @@ def command(
 def _drawing(
     session: Session, target: str, params: dict[str, str], form: str, *, all_jobs: bool
 ) -> "Drawing":
+    from joblens.app.specs import grown_plan
     from joblens.views.graph_drawing import Grouping, drawing_of, fitting_drawing
 
     loaded, run = load_file_or_run(session, target, params, keeps_spec=True)
     states = None
+    plan = loaded.plan
     if run is not None:
         from joblens.app.run_state import state_of_run
 
+        plan = grown_plan(loaded, run)
         states = {job.index: job.state for job in state_of_run(session.store, run).jobs}
     entries = [job.name for job in loaded.spec.jobs]
     if all_jobs:
-        return drawing_of(loaded.plan, entries, Grouping.JOB, states)
+        return drawing_of(plan, entries, Grouping.JOB, states)
     finest = Grouping.JOB if form in ("svg", "mermaid") else Grouping.ENTRY
-    return fitting_drawing(loaded.plan, entries, finest, states)
+    return fitting_drawing(plan, entries, finest, states)
 
 
 def _format(session: Session, output: str | None) -> str:

@@ -30,6 +30,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "submit": _entry("submit", "Run a command, a tool's script or a workflow file in the background."),
         "submit-workflow": _entry("submit_workflow", "Give several tasks of tools to workers of a queue."),
         "resume": _entry("resume", "Go on with a run that was stopped or killed."),
+        "recover": _entry("recover", "Give failed jobs of a run more memory or time and run the rest."),
         "rerun": _entry("rerun", "Run part of a run again, or a job."),
         "run-jobs": _entry("run_jobs", "Run the jobs of a workflow that was created."),
         "status": _entry("status", "How a job on a queue stands, and what came of it."),
@@ -42,6 +43,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "cancel": _entry("cancel", "End a running job, or a run."),
         "user-data": _entry("user_data", "JSON that jobs of a workflow hand to each other."),
         "datasets": _entry("datasets", "Directories that jobs of a workflow fill and read."),
+        "spawn-jobs": _entry("spawn_jobs", "Add jobs to a run, from one of its jobs."),
     },
     "Workflow files": {
         "validate": _entry("validate", "Check workflow files without running them."),
@@ -58,6 +60,8 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "show": _entry("show", "Everything about one job."),
         "workflows": _entry("workflows", "Workflows and how their runs stand."),
         "results": _entry("results", "The jobs of a run and what each used."),
+        "jobs": _entry("jobs", "Set jobs of a run to run again; 'jobs list RUN' is 'results RUN'."),
+        "reports": _entry("reports", "One run in a few lines, and other reports."),
         "check": _entry("check", "Did the jobs of a run keep to what they asked for?"),
         "rightsize": _entry("rightsize", "What jobs should ask for, from all runs; write it into the file."),
         "seff": _entry("seff", "How well a job of Slurm used what it had, and what to ask for."),
@@ -87,8 +91,10 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "job-history": _entry("history", "As history, one paragraph a job.", "job_history"),
         "job-stats": _entry("stats", "As stats, in sentences.", "job_stats"),
         "job-details": _entry("show", "As show, the main fields.", "job_details"),
-        "job": _entry("job", "'job metrics ID' is 'metrics ID'."),
-        "reports": _entry("check", "'reports check-resource-utilization ID' is 'check ID'.", "reports"),
+        "job": _entry("other_names", "'job metrics ID' is 'metrics ID'.", "job"),
+        "create": _entry("workflows", "As workflows create-from-spec.", "create_from_spec"),
+        "plot-resources": _entry("plot", "As plot."),
+        "completions": _entry("completion", "As completion."),
     },
 }
 COMMANDS: dict[str, CommandEntry] = {
@@ -116,7 +122,9 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise unknown_command(args[0], ctx)
+            from joblens.cli.other_names import no_such_command
+
+            raise no_such_command("", args[0], ctx) or unknown_command(args[0], ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:

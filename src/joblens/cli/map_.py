@@ -62,7 +62,8 @@ def command(
     ::: a b ::: c d makes all pairs, :::+ goes along with the values before, :::: FILE takes lines of a file,
     :::: - those of standard input. {} stands for the values, {1} for those of the first :::, {name} for a
     --param, or for the values of a ::: where each has a name. A COMMAND of one word is a shell line and
-    values are quoted into it; several words are run as they are."""
+    values are quoted into it; several words are run as they are. The COMMAND '{}' runs the values themselves:
+    joblens map '{}' :::: commands.txt"""
     from joblens.app.mapping import (
         EachJob,
         create_map,
@@ -128,7 +129,7 @@ def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: b
     driven = drive(run, loaded.plan, session.settings, make_view=make_view, log=OwnLog(session.settings.logs))
     if session.json:
         try:
-            session.write_json(ending_document(session.store, driven, loaded.plan))
+            session.write_json(ending_document(session.store, driven))
         except JoblensError as error:  # the store is gone; how the run ended stands
             session.warn(str(error))
     elif not quiet:

@@ -20,8 +20,16 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("ident", metavar="RUN|JOB", shell_complete=complete_run)
 @click.option("--failed", is_flag=True, help="What has not succeeded, and everything that needs it.")
-@click.option("--changed", is_flag=True, help="What has changed since: the file, commands, input files.")
+@click.option(
+    "--changed", is_flag=True, help="What has changed since: the file, commands, input files, datasets."
+)
 @click.option("--all", "everything", is_flag=True, help="Everything.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="These jobs, and everything that needs them: name, glob, label:…, regex:… (repeatable).",
+)
 @click.option(
     "--env", multiple=True, metavar="K=V", help="JOB: variable for it, such as a secret (again for more)."
 )
@@ -32,7 +40,7 @@ def command(
     session: Session, /, ident: str, failed: bool, changed: bool, everything: bool, **given: Any
 ) -> None:
     """Make a new run of the same workflow that runs part of RUN again; the other jobs keep the outcome they
-    have there. --failed and --all use the file as it was then, --changed as it is now.
+    have there. --failed, --only and --all use the file as it was then, --changed as it is now.
 
     With a JOB, its command is run again in front: in its directory, with its limits, parameters and
     variables. What is not as it was then is told."""
@@ -43,25 +51,30 @@ def command(
     if isinstance(found, Record):
         from joblens.cli.rerun_job import rerun_job
 
-        if failed or changed or everything:
-            raise InputError("--failed, --changed and --all go with a run, not with a job")
+        if failed or changed or everything or given["only"]:
+            raise InputError("--failed, --changed, --only and --all go with a run, not with a job")
         rerun_job(session, found, given)
         return
     if given["env"] or given["cwd"] is not None:
         raise InputError("--env and --cwd go with a job, not with a run")
-    if failed + changed + everything != 1:
-        raise InputError("say what is to run again: one of --failed, --changed and --all")
-    _run_again(session, found, "failed" if failed else "changed" if changed else "all", given)
+    only: tuple[str, ...] = given["only"]
+    if failed + changed + everything + bool(only) != 1:
+        raise InputError("say what is to run again: one of --failed, --changed, --only and --all")
+    what = "failed" if failed else "changed" if changed else "only" if only else "all"
+    _run_again(session, found, what, given)
 
 
 def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) -> None:
-    from joblens.app.kept_specs import hide_secrets
+    from joblens.app.kept_specs import hide_secrets, whole_batches
     from joblens.app.run_checks import RunRequest
     from joblens.cli.run_spec import detach, drive_in_front, show_dry_run, start
+    from joblens.plan.spawning import extended
 
     first = base
     base = _whole(session, base, what)
-    loaded, again = _choose(session, base, what)
+    loaded, again = _choose(session, base, what, given["only"])
+    if again is not None and again.spawned:
+        loaded.plan = extended(loaded.plan, whole_batches(again.spawned, session.settings))
     base = replace(base, options=hide_secrets(loaded, base.options))
     if again is not None and again.is_empty:
         if session.json:
@@ -69,22 +82,21 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
         else:
             session.write("Nothing has to run again\n")
         return
-    request = RunRequest(
-        loaded=loaded,
-        options=with_offer(base.options, given),
-        again=again,
-        base=first,
-        detach=given["detach"],
-    )
+    options = with_offer(base.options, given)
+    warnings = loaded.warnings_for(options.engine)  # of a file as it is now
+    if not given["quiet"]:
+        for warning in warnings:
+            session.warn(warning)
+    request = RunRequest(loaded=loaded, options=options, again=again, base=first, detach=given["detach"])
     workflow = session.store.find_workflow(base.workflow_uuid)
     if given["dry_run"]:
-        show_dry_run(session, request, workflow)
+        show_dry_run(session, request, workflow, warnings)
         return
     run = start(session, request, workflow)
     if given["detach"]:
-        detach(session, run)
+        detach(session, run, warnings=warnings)
     else:
-        drive_in_front(session, run, loaded.plan, quiet=given["quiet"])
+        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], warnings=warnings)
 
 
 def _whole(session: Session, base: "Run", what: str) -> "Run":
@@ -97,9 +109,11 @@ def _whole(session: Session, base: "Run", what: str) -> "Run":
     )
 
 
-def _choose(session: Session, base: "Run", what: str) -> "tuple[LoadedSpec, Again | None]":
+def _choose(
+    session: Session, base: "Run", what: str, only: tuple[str, ...]
+) -> "tuple[LoadedSpec, Again | None]":
     from joblens.app.kept_specs import hide_secrets
-    from joblens.app.reruns import changed_of, failed_of
+    from joblens.app.reruns import carry_raised_requests, changed_of, failed_of, selected_of
     from joblens.app.specs import load_spec, loaded_run
 
     store = session.store
@@ -107,10 +121,16 @@ def _choose(session: Session, base: "Run", what: str) -> "tuple[LoadedSpec, Agai
         _tell_of_changed_file(session, base)
     if what == "failed":
         return loaded_run(base), failed_of(store, base)
+    if what == "only":
+        return loaded_run(base), selected_of(store, base, only)
     if what == "all":
         return loaded_run(base), None
     workflow = store.find_workflow(base.workflow_uuid)
-    loaded = load_spec(workflow.source, base.options.parameters) if workflow.source else loaded_run(base)
+    if workflow.source:
+        loaded = load_spec(workflow.source, base.options.parameters)
+        carry_raised_requests(store.find_run(base.uuid), loaded)
+    else:
+        loaded = loaded_run(base)
     hide_secrets(loaded, base.options)  # jobs are compared by their names in the store
     return loaded, changed_of(store, store.find_run(base.uuid), loaded, base.options.cwd)
 

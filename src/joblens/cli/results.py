@@ -7,6 +7,7 @@ import click
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_run, run_number_option
+from joblens.model.run import JobState
 
 if TYPE_CHECKING:
     from joblens.analysis.run_table import ResultRow
@@ -21,6 +22,15 @@ _SORTS = ("job", "name", "status", "duration", "cpu", "memory")
 @run_number_option
 @click.option("--failed", "only_failed", is_flag=True, help="Only jobs that did not succeed.")
 @click.option(
+    "-s",
+    "--status",
+    "states",
+    multiple=True,
+    type=click.Choice([state.label for state in JobState]),
+    metavar="STATE",
+    help="Only jobs in this state: ready, running, failed, … (repeatable).",
+)
+@click.option(
     "--sort",
     type=click.Choice(_SORTS),
     default="job",
@@ -34,6 +44,7 @@ def command(
     words: tuple[str, ...],
     run_number: int | None,
     only_failed: bool,
+    states: tuple[str, ...],
     sort: str,
     reverse: bool,
 ) -> None:
@@ -49,11 +60,13 @@ def command(
     rows = sorted_rows(result_rows(store, run), ResultSort(sort), reverse=reverse)
     if only_failed:
         rows = [row for row in rows if row.has_failed]
+    if states:
+        rows = [row for row in rows if row.state.label in states]
     if session.json:
         _write_json(session, run, rows)
     else:
-        _write_text(session, rows, only_failed=only_failed)
-        _write_actions(session, run)
+        _write_text(session, rows, _none(states, only_failed=only_failed))
+        _write_beside(session, run)
 
 
 def _run_meant(session: Session, store: "Store", words: tuple[str, ...], run_number: int | None) -> "Run":
@@ -75,6 +88,7 @@ def _run_meant(session: Session, store: "Store", words: tuple[str, ...], run_num
 
 def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:
     from joblens.analysis.run_table import row_form
+    from joblens.app.datasets import failed_datasets, failed_form
     from joblens.app.run_actions import actions_form, failed_actions
 
     session.write_json(
@@ -85,22 +99,32 @@ def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:
             "run_status": run.status.value,
             "results": [row_form(row) for row in rows],
             "failed_actions": actions_form(failed_actions(session.current_store, run.uuid)),
+            "failed_datasets": failed_form(failed_datasets(session.current_store, run.uuid)),
         }
     )
 
 
-def _write_actions(session: Session, run: "Run") -> None:
+def _write_beside(session: Session, run: "Run") -> None:
+    from joblens.app.datasets import failed_datasets
     from joblens.app.run_actions import failed_actions
-    from joblens.views.run_ending import render_actions
+    from joblens.views.run_ending import render_actions, render_failed_datasets
 
     actions = failed_actions(session.current_store, run.uuid)
     if actions:
         session.write_lines(["", "Commands beside the jobs:", *render_actions(actions, width=session.width)])
+    datasets = [(one.name, one.error) for one in failed_datasets(session.current_store, run.uuid)]
+    if datasets:
+        session.write_lines(["", "Datasets:", *render_failed_datasets(datasets, width=session.width)])
 
 
-def _write_text(session: Session, rows: "list[ResultRow]", *, only_failed: bool) -> None:
+def _none(states: tuple[str, ...], *, only_failed: bool) -> str:
+    if states:
+        return f"No job of this run is {' or '.join(states)}{' and has failed' if only_failed else ''}."
+    return "No job of this run has failed." if only_failed else "The workflow has no jobs."
+
+
+def _write_text(session: Session, rows: "list[ResultRow]", none: str) -> None:
     if not rows:
-        none = "No job of this run has failed." if only_failed else "The workflow has no jobs."
         session.write(f"{none}\n")
         return
     from joblens.views.results import render_results

@@ -24,7 +24,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     from joblens.app.kept_specs import hide_secrets, whole_run
     from joblens.app.run_checks import RunRequest, check_request, refuse_driven
     from joblens.app.runs import find_named_run
-    from joblens.app.specs import loaded_run
+    from joblens.app.specs import grown_plan, loaded_run
     from joblens.cli.run_spec import detach, drive_in_front, show_dry_run
     from joblens.model.run import RunStatus
 
@@ -38,11 +38,13 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     before, run = run, replace(run, options=options)
     loaded = loaded_run(run)
     run = replace(run, options=hide_secrets(loaded, run.options))
+    loaded.plan = grown_plan(loaded, run)
     left, can_go_on = _left(session, run)
     if run.status is RunStatus.FAILED and not can_go_on and not session.json:
         session.write(
             f"Run {run_label(run)} is over and failed: nothing is left to resume\n"
-            f"  joblens rerun {run_label(run)} --failed runs again what failed and what needs it\n"
+            f"  joblens rerun {run_label(run)} --failed runs again what failed and what needs it,\n"
+            f"  joblens recover {run_label(run)} with more memory or time for jobs that ran out of it\n"
         )
         raise SystemExit(1)
     request = RunRequest(

@@ -32,14 +32,15 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
         raise UnknownRun(f"workflow {workflow.number} has no jobs yet", hint="joblens run FILE")
     newest = whole_run(store.find_run(runs[-1].uuid), store, session.settings)
     options = replace(with_offer(newest.options, given), cwd=os.getcwd())
-    loaded = loaded_run(newest)
+    is_other_place = (newest.options.cwd, newest.options.output_dir) != (options.cwd, options.output_dir)
+    is_new = newest.status is not RunStatus.CREATED or is_other_place
+    loaded = loaded_run(replace(newest, raised=()) if is_new else newest)
     options = hide_secrets(loaded, options)
     request = RunRequest(loaded=loaded, options=options, resumed=newest, detach=given["detach"])
     if given["dry_run"]:
         show_dry_run(session, request, workflow)
         return
-    is_other_place = (newest.options.cwd, newest.options.output_dir) != (options.cwd, options.output_dir)
-    if newest.status is not RunStatus.CREATED or is_other_place:
+    if is_new:
         run = start(session, request, workflow)
     else:
         check_request(request, session.settings, session.options.config, store)

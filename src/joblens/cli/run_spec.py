@@ -10,6 +10,7 @@ from joblens.cli.option_table import JOB_OPTIONS, RUN_OPTIONS, OptionRow
 from joblens.model.errors import InputError, JoblensError
 
 if TYPE_CHECKING:
+    from joblens.agent.locks import RunLock
     from joblens.agent.run_view import RunView
     from joblens.app.driving import Driven
     from joblens.app.reruns import Again
@@ -146,10 +147,13 @@ def _again(
     """With --rerun-changed: the run before, which jobs run again and why. None: everything runs."""
     if not given["rerun_changed"] or session.store_if_exists is None:
         return None
-    from joblens.app.reruns import changed_since_last
+    from joblens.app.reruns import carry_raised_requests, changed_since_last
 
     workflow = _known(session, given, loaded)
-    return changed_since_last(session.store_if_exists, workflow, loaded, options.cwd)
+    again = changed_since_last(session.store_if_exists, workflow, loaded, options.cwd)
+    if again is not None:
+        carry_raised_requests(again.base, loaded)
+    return again
 
 
 def _known(session: Session, given: dict[str, Any], loaded: "LoadedSpec") -> "Workflow | None":
@@ -167,14 +171,22 @@ def start(session: Session, request: "RunRequest", workflow: "Workflow | str") -
     return start_request(request, workflow, session.settings, session.options.config, store, session.warn)
 
 
-def detach(session: Session, run: "Run", notify: str | None = None, warnings: tuple[str, ...] = ()) -> None:
+def detach(
+    session: Session,
+    run: "Run",
+    notify: str | None = None,
+    warnings: tuple[str, ...] = (),
+    also: dict[str, Any] | None = None,
+) -> None:
     from joblens.analysis.workflow_rows import run_label
     from joblens.app.detaching import detach_run
 
     detach_run(run, session.settings, session.options.config, notify)
     if session.json:
-        document = {"workflow_id": run.workflow_number, "run_id": run.number, "run_uuid": run.uuid}
-        session.write_json({**document, "run": run_label(run), "warnings": list(warnings)})
+        ids = {"workflow_id": run.workflow_number, "run_id": run.number, "run_uuid": run.uuid}
+        session.write_json(
+            {**ids, "run": run_label(run), "warnings": list(warnings), **(also or {})},
+        )
     elif session.is_terminal:
         label = run_label(run)
         session.write(f"Run {label} goes on in the background: joblens watch {label}, joblens wait {label}\n")
@@ -192,6 +204,23 @@ def drive_in_front(
     warnings: tuple[str, ...] = (),
 ) -> None:
     """To its end, with a view on a terminal and lines anywhere else; ends with the exit code."""
+    driven = drive_to_end(session, run, plan, quiet=quiet, notify=notify, warnings=warnings)
+    sys.exit(exit_code_of(driven))
+
+
+def drive_to_end(
+    session: Session,
+    run: "Run",
+    plan: "Plan",
+    *,
+    quiet: bool,
+    notify: str | None = None,
+    warnings: tuple[str, ...] = (),
+    lock: "RunLock | None" = None,
+    also: dict[str, Any] | None = None,
+) -> "Driven":
+    """The same, and returns how it ended. `lock`: of this run, taken already. `also`: more for the document
+    of --json."""
     from joblens.app.driving import drive
     from joblens.app.owning import OwnLog
 
@@ -202,17 +231,18 @@ def drive_in_front(
         session.settings,
         make_view=None if quiet else _view_maker(session),
         log=OwnLog(session.settings.logs),
+        lock=lock,
         config=session.options.config,
     )
     try:
-        show_end(session, driven, plan, quiet=quiet, warnings=warnings)
+        show_end(session, driven, quiet=quiet, warnings=warnings, also=also)
         if notify:
             from joblens.app.run_notice import notify_run
 
-            notify_run(session.store, driven, plan, notify, session.warn)
+            notify_run(session.store, driven, notify, session.warn)
     except JoblensError as error:  # the store is gone; how the run ended stands
         session.warn(str(error))
-    sys.exit(exit_code_of(driven))
+    return driven
 
 
 def _view_maker(session: Session) -> "Callable[[Run, Plan, Offer], RunView]":
@@ -236,20 +266,20 @@ def exit_code_of(driven: "Driven") -> int:
 def show_end(
     session: Session,
     driven: "Driven",
-    plan: "Plan",
     *,
     quiet: bool = False,
     warnings: tuple[str, ...] = (),
+    also: dict[str, Any] | None = None,
 ) -> None:
     from joblens.app.run_endings import ending_document, ending_of
 
     if session.json:
-        document = ending_document(session.store, driven, plan)
-        session.write_json({**document, "warnings": list(warnings)})
+        document = ending_document(session.store, driven)
+        session.write_json({**document, "warnings": list(warnings), **(also or {})})
     elif not quiet:
         from joblens.views.run_ending import render_ending
 
-        ending = ending_of(session.store, driven, plan)
+        ending = ending_of(session.store, driven)
         session.write_lines(render_ending(ending, width=session.width, paint=session.palette))
 
 

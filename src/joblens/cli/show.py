@@ -26,6 +26,7 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
     ID is the UUID or the start of it, the job's number, or the id you gave it; a job's
     name stands for its newest."""
     from joblens.app.queries import find, samples
+    from joblens.app.run_jobs import raised_before
     from joblens.app.waiting_places import place_of_waiting
 
     store = session.current_store
@@ -46,6 +47,7 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
     digest = "" if record.attempt is None else record.attempt.provenance
     provenance = store.provenance(digest) if digest else None
     waits_at = place_of_waiting(store, record)
+    raised = raised_before(store, record)
     if session.json:
         from msgspec import to_builtins
 
@@ -54,6 +56,8 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
         more = {"details": to_builtins(details), "provenance": to_builtins(provenance)}
         if waits_at is not None:
             more["waits_at"] = to_builtins(waits_at)
+        if raised:
+            more["raised"] = raised
         session.write_json({**whole_record(record), **more})
         return
     from joblens.app.drivers import SystemClock
@@ -78,6 +82,7 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
             details=details,
             provenance=provenance,
             waits=waits_at.in_words() if waits_at is not None else "",
+            raised=raised,
         )
     )
 

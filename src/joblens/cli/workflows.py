@@ -6,10 +6,11 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options import global_options, remember_globals, shared_options
-from joblens.cli.run_arguments import complete_file_or_run, complete_run
+from joblens.cli.other_names import GroupWithOtherNames
+from joblens.cli.run_arguments import complete_file_or_run, complete_run, run_argument
 
 
-@click.group("workflows", invoke_without_command=True)
+@click.group("workflows", cls=GroupWithOtherNames, invoke_without_command=True)
 @global_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
@@ -115,3 +116,35 @@ def show(session: Session, ident: str) -> None:
         from joblens.views.run_ending import render_actions
 
         session.write_lines(["", "In the last run:", *render_actions(actions, width=session.width)])
+
+
+@command.command("cancel")
+@click.argument("idents", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_run)
+@click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has ended.")
+@click.pass_context
+def cancel(ctx: click.Context, idents: tuple[str, ...], no_wait: bool) -> None:
+    """End the jobs of runs, as joblens cancel does; a number is a workflow's, never a job's."""
+    from joblens.cli.cancel import command as cancel_any
+
+    named = tuple(ident if ident.startswith("workflow:") else f"workflow:{ident}" for ident in idents)
+    ctx.invoke(cancel_any, idents=named, names=(), no_wait=no_wait)
+
+
+@command.command("reset-status")
+@run_argument
+@click.option("--failed-only", is_flag=True, help="Only jobs that have not succeeded. Default: all jobs.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be reset, change nothing.")
+@click.option("--no-prompts", is_flag=True, help="Ask nothing on a terminal.")
+@shared_options
+def reset_status(session: Session, ident: str, failed_only: bool, dry_run: bool, no_prompts: bool) -> None:
+    """Set jobs of RUN to run again, with all that needs them; joblens resume runs them in the same run."""
+    from joblens.app.run_state import state_of_run
+    from joblens.app.runs import find_named_run
+    from joblens.cli.jobs import reset
+    from joblens.model.run import JobState
+
+    store = session.current_store
+    run = find_named_run(store, ident, session.note)
+    left_alone = (JobState.COMPLETED, JobState.DISABLED) if failed_only else (JobState.DISABLED,)
+    chosen = [job.index for job in state_of_run(store, run).jobs if job.state not in left_alone]
+    reset(session, run, chosen, dry_run=dry_run, no_prompts=no_prompts)

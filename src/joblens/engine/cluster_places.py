@@ -61,6 +61,7 @@ class ClusterPlaces:
         self._of: dict[str, str] = {}  # uuid -> its newest place
         self._serving: dict[str, str] = {}  # queue -> its newest place
         self._whys: dict[str, str] = {}
+        self._words: dict[str, str] = {}  # of those that did not come to their own end
         for event in events:
             self.take(event)
 
@@ -73,6 +74,8 @@ class ClusterPlaces:
             self._whys.update(fact.whys)
         elif isinstance(fact, PlaceEnded):
             for job_id in fact.job_ids:
+                if fact.is_gone:
+                    self._words[job_id] = fact.word
                 self._live.pop(job_id, None)
                 self._whys.pop(job_id, None)
 
@@ -87,6 +90,10 @@ class ClusterPlaces:
     def live(self) -> tuple[Placed, ...]:
         """Those of whose end nobody has told."""
         return tuple(self._live.values())
+
+    def last_word(self, uuid: str) -> str:
+        """The cluster's, on the newest place that was for this job; '' unless it ended that."""
+        return self._words.get(self._of.get(uuid, ""), "")
 
     def of(self, uuid: str, queue: str = "") -> PlaceOfJob | None:
         """`queue`: of its ticket; '': where there is only one it is that."""

@@ -68,6 +68,20 @@ class DatasetTable:
                 self._waiting[place] = readers[place]
         return [index for waiting in self._waiting.values() for index in waiting]
 
+    def add_reader(self, index: int) -> tuple[int, list[int]]:
+        """A job that was added while the run goes on. Returns for how many datasets it has to wait, and which
+        of them can be finalized now: no job has read them so far."""
+        waits, complete = 0, []
+        for place in self._plan.jobs[index].input_datasets:
+            if self.states[place] == DatasetState.FINALIZED:
+                continue
+            waits += 1
+            self._waiting.setdefault(place, []).append(index)
+            self._unused[place] = False
+            if not self._unended[place] and not self._spoilt[place] and self._begin(place):
+                complete.append(place)
+        return waits, complete
+
     def without_producers(self) -> list[int]:
         """Datasets that can be finalized at once."""
         return [place for place, count in enumerate(self._unended) if not count and self._begin(place)]

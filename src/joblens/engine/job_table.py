@@ -1,13 +1,13 @@
 """The state of every job and what each still waits for. Arrays: a hundred thousand jobs wait here."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
 
 from joblens.engine.dataset_table import DatasetTable, Progress
 from joblens.engine.order import Dependents
-from joblens.model.plan import Plan
+from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import JobState
 from joblens.model.workflow_spec import WhenBlockedFails
 
@@ -39,6 +39,30 @@ class JobTable:
         self.has_value = bytearray(data.data is not None for data in plan.user_data)
         self._waits_for_data: dict[int, list[int]] = {}
         self.datasets = DatasetTable(plan)
+        self._is_open = False
+
+    def add(self, jobs: Sequence[PlannedJob], first: int) -> Consequences:
+        """The plan has got these jobs; `first`: the index of the first one. `open` opens earlier ones."""
+        count = len(jobs)
+        self.states.extend(bytes(count))
+        self.attempts.extend(array("H", bytes(2 * count)))
+        self._unmet.extend(len(job.depends_on) for job in jobs)
+        self.counts[JobState.UNINITIALIZED] += count
+        for index, job in enumerate(jobs, first):
+            self.dependents.add(index, job.depends_on)
+        found = Consequences()
+        if self._is_open:
+            places = set(self._places_without_value())
+            for index in range(first, first + count):
+                self._wait_for_data(index, places)
+                waits, complete = self.datasets.add_reader(index)
+                self._unmet[index] += waits
+                found.datasets += complete
+                self.set_state(index, JobState.BLOCKED)
+            for needed in sorted({one for job in jobs for one in job.depends_on if one < first}):
+                if self.states[needed] >= JobState.COMPLETED:
+                    self._tell_dependents(needed, found, first)
+        return found
 
     def set_state(self, index: int, state: JobState) -> None:
         self.counts[self.states[index]] -= 1
@@ -50,13 +74,11 @@ class JobTable:
 
     def open(self) -> Consequences:
         """Everything that has no state yet is blocked, unless nothing stands before it."""
-        for place in self._places_without_value():
-            self._waits_for_data[place] = []
-        if self._waits_for_data:
-            for index, job in enumerate(self.plan.jobs):
-                for place in set(job.input_user_data) & self._waits_for_data.keys():
-                    self._waits_for_data[place].append(index)
-                    self._unmet[index] += 1
+        self._is_open = True
+        places = set(self._places_without_value())
+        if places:
+            for index in range(len(self.plan.jobs)):
+                self._wait_for_data(index, places)
         for index in self.datasets.open(self.states):
             self._unmet[index] += 1
         ended = [index for index, state in enumerate(self.states) if state >= JobState.COMPLETED]
@@ -70,6 +92,16 @@ class JobTable:
         for index in ended:
             self._tell_dependents(index, found)
         return found
+
+    def _wait_for_data(self, index: int, places: set[int]) -> None:
+        job = self.plan.jobs[index]
+        for place in places.intersection(job.input_user_data):
+            if job.spawned_by >= 0 and any(
+                place in self.plan.jobs[one].output_user_data for one in job.depends_on
+            ):
+                continue  # it comes with the end of that job
+            self._waits_for_data.setdefault(place, []).append(index)
+            self._unmet[index] += 1
 
     def _places_without_value(self) -> list[int]:
         return [
@@ -91,7 +123,8 @@ class JobTable:
         self.has_value[place] = True
         return [index for index in self._waits_for_data.pop(place, ()) if self._met(index)]
 
-    def _tell_dependents(self, index: int, found: Consequences) -> None:
+    def _tell_dependents(self, index: int, found: Consequences, first: int = 0) -> None:
+        """`first`: only those from this index on have not been told yet."""
         ended = [index]
         while ended:
             index = ended.pop()
@@ -102,10 +135,12 @@ class JobTable:
             for place in self.plan.jobs[index].output_datasets:
                 self._producer_ended(place, found, is_met=is_met)
             for waiting in self.dependents.of(index):
-                if self.states[waiting] != BLOCKED:
+                if self.states[waiting] != BLOCKED or waiting < first:
                     continue
-                policy = self.plan.jobs[waiting].when_blocked_fails
-                if is_met or policy is WhenBlockedFails.RUN:
+                job = self.plan.jobs[waiting]
+                policy = job.when_blocked_fails
+                # Jobs of an orchestrator that failed never run: it may not have finished adding them.
+                if is_met or (policy is WhenBlockedFails.RUN and index != job.spawned_by):
                     if self._met(waiting):
                         found.ready.append(waiting)
                 elif policy is WhenBlockedFails.CANCEL:

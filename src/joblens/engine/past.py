@@ -8,7 +8,8 @@ from joblens.model.run import JobState
 
 
 class Past(Struct, frozen=True, kw_only=True):
-    """`state`: a final one, or RUNNING where someone still looks after it. None: see `again`."""
+    """`state`: a final one, or RUNNING where someone still looks after it. None: see `again`;
+    without that it waits for its turn as if it had not been tried."""
 
     attempt: int
     requirements: Requirements

@@ -11,19 +11,26 @@ from joblens.engine.past import Past
 from joblens.engine.retries import CUT_OFF, NOT_STARTED, UNWANTED, Again, Ending, Failures, Final, judge
 from joblens.engine.schedule import Schedule
 from joblens.model.job import Status
+from joblens.model.plan import Plan, PlannedAction
 from joblens.model.run import (
     ActionRan,
     DatasetFinalized,
     JobCancelled,
     JobResult,
+    JobsReset,
     JobState,
     OutputsMissing,
+    RaisedRequest,
     RecoveryRan,
+    RequirementsRaised,
     RunEvent,
+    RunFact,
     RunStarted,
     StopAskedFor,
     UserDataSet,
 )
+from joblens.model.workflow_spec import TriggerType
+from joblens.plan.raised_requests import raised_to
 
 NO_DEVICES: Mapping[int, tuple[str, ...]] = {}
 
@@ -36,6 +43,8 @@ class Notes(Struct, frozen=True):
     ended: frozenset[tuple[int, int]]  # together with the run
     unwanted: frozenset[int]  # jobs that someone asked to end
     recovered_at_us: dict[tuple[int, int], int]  # when a recovery script had come to its end
+    resets: frozenset[tuple[int, int]]  # attempts after which the job was reset
+    raised: dict[tuple[int, int], RaisedRequest]  # by the attempt after which it holds
     driven_since_us: int = 0  # by whoever drives it now, or was the last to do so
 
 
@@ -53,12 +62,14 @@ def restore(
     """`base`: results of the run this one repeats a part of; jobs that have one there keep that outcome,
     unless they are among those to run `again`. Attempts that are `running` are taken to be looked after by
     someone who will tell of their end; `devices`: the GPUs they hold. `now_us`: by the clock of the facts;
-    what has passed of a pause before the next attempt is not waited for again."""
-    own = _by_job(results)
-    if base is not None:
-        left = {index: past for index, past in _by_job(base).items() if index not in own}
-        _recall_base(schedule, left, notes_of(base_events), frozenset(again or ()))
+    what has passed of a pause before the next attempt is not waited for again. Results of jobs that were
+    added after the plan was read are left out."""
+    own = _by_job(one for one in results if one.index < len(schedule.plan.jobs))
     notes = notes_of(events)
+    if base is not None:
+        new = {*own, *(index for index, _ in notes.resets)}
+        left = {index: past for index, past in _by_job(base).items() if index not in new}
+        _recall_base(schedule, left, notes_of(base_events), frozenset(again or ()))
     if now_us is not None:
         notes = replace(notes, driven_since_us=now_us)
     for index, attempts in own.items():
@@ -94,14 +105,32 @@ def notes_of(events: Sequence[RunEvent]) -> Notes:
             if isinstance(fact, RecoveryRan) and fact.status not in CUT_OFF
         },
         frozenset(attempt for fact in facts if isinstance(fact, StopAskedFor) for attempt in fact.ended),
-        frozenset(fact.index for fact in facts if isinstance(fact, JobCancelled)),
+        _unwanted(facts),
         {
             (event.fact.index, event.fact.attempt): event.at_us
             for event in events
             if isinstance(event.fact, RecoveryRan)
         },
+        frozenset(attempt for fact in facts if isinstance(fact, JobsReset) for attempt in fact.jobs),
+        {
+            (one.index, one.attempt): one
+            for fact in facts
+            if isinstance(fact, RequirementsRaised)
+            for one in fact.jobs
+        },
         max((event.at_us for event in events if isinstance(event.fact, RunStarted)), default=0),
     )
+
+
+def _unwanted(facts: Iterable[RunFact]) -> frozenset[int]:
+    """Jobs that someone asked to end and that were not reset since."""
+    found: set[int] = set()
+    for fact in facts:
+        if isinstance(fact, JobCancelled):
+            found.add(fact.index)
+        elif isinstance(fact, JobsReset):
+            found -= {index for index, _ in fact.jobs}
+    return frozenset(found)
 
 
 def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes: Notes) -> Past:
@@ -129,7 +158,12 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
             verdict = Again(failures, asked, why="ended when the run was stopped")
         if isinstance(verdict, Again):
             verdict = _after_recovery(verdict, notes.recoveries.get((index, result.attempt)))
-        if isinstance(verdict, Again):
+        if (index, result.attempt) in notes.resets:
+            # It waits for all it depends on, which may have been reset as well.
+            asked = raised_to(asked, notes.raised.get((index, result.attempt)))
+            failures = Failures()
+            past = Past(attempt=result.attempt, requirements=asked)
+        elif isinstance(verdict, Again):
             failures, asked = verdict.failures, verdict.requirements
             past = Past(attempt=result.attempt, requirements=asked, failures=failures, again=verdict)
         else:
@@ -142,7 +176,7 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
             )
             if verdict.state is JobState.COMPLETED:
                 return past
-    if past.again is not None and index in notes.unwanted:
+    if past.attempt and past.state is None and index in notes.unwanted:
         return replace(past, state=JobState.TERMINATED, again=None, why=UNWANTED)
     return past
 
@@ -195,15 +229,24 @@ def _recall_base(
 
 
 def _recall_events(schedule: Schedule, events: Sequence[RunEvent], own_events: Sequence[RunEvent]) -> None:
+    """An action whose jobs were reset since runs again with them."""
     places = {data.name: place for place, data in enumerate(schedule.plan.user_data)}
     for event in events:
         if isinstance(event.fact, UserDataSet) and event.fact.name in places:
             schedule.table.has_value[places[event.fact.name]] = True
-    for event in own_events:
-        if isinstance(event.fact, ActionRan):
-            schedule.triggers.recall(event.fact.action, event.fact.command, event.fact.status)
-        elif isinstance(event.fact, DatasetFinalized) and not event.fact.error:
-            schedule.table.datasets.recall(event.fact.place)
+    reset: set[int] = set()
+    ran: list[ActionRan] = []
+    for event in reversed(own_events):
+        fact = event.fact
+        if isinstance(fact, JobsReset):
+            reset |= {index for index, _ in fact.jobs}
+        elif isinstance(fact, ActionRan):
+            if not _is_due_again(schedule.plan.actions, fact.action, reset):
+                ran.append(fact)
+        elif isinstance(fact, DatasetFinalized) and not _is_made_again(schedule.plan, fact, reset):
+            schedule.table.datasets.recall(fact.place)
+    for one in reversed(ran):
+        schedule.triggers.recall(one.action, one.command, one.status)
 
 
 def _recall_kept_datasets(
@@ -224,3 +267,18 @@ def _recall_kept_datasets(
     for place, dataset in enumerate(schedule.plan.datasets):
         if place not in touched and dataset.name in done:
             schedule.table.datasets.recall(place)
+
+
+def _is_made_again(plan: Plan, fact: DatasetFinalized, reset: set[int]) -> bool:
+    if fact.error or fact.place >= len(plan.datasets):
+        return True
+    return not reset.isdisjoint(plan.datasets[fact.place].producers)
+
+
+def _is_due_again(actions: Sequence[PlannedAction], place: int, reset: set[int]) -> bool:
+    if not reset or place >= len(actions):
+        return False
+    trigger = actions[place].spec.trigger_type
+    if trigger is TriggerType.ON_WORKFLOW_COMPLETE:
+        return True
+    return trigger is not TriggerType.ON_WORKFLOW_START and not reset.isdisjoint(actions[place].jobs)

@@ -62,7 +62,8 @@ class Estimator:
 
     def __init__(self, plan: Plan, known_s: Mapping[str, float], capacity: Capacity) -> None:
         """`known_s`: what jobs took in earlier runs, by name."""
-        self._jobs = plan.jobs
+        self._known_s = known_s
+        self._jobs = list(plan.jobs)
         self._capacity = capacity
         self._known: list[float | None] = [known_s.get(job.name) for job in plan.jobs]
         self._entries: dict[int, _Entry] = {}
@@ -81,6 +82,18 @@ class Estimator:
         self._chained_stuck = 0
         self._last: tuple[float, Estimate | None] = (0.0, None)
         for index in range(len(plan.jobs)):
+            self._count(index, 1)
+
+    def add_jobs(self, jobs: Sequence[PlannedJob]) -> None:
+        """The next jobs of the plan."""
+        first = len(self._jobs)
+        self._jobs += jobs
+        self._known += [self._known_s.get(job.name) for job in jobs]
+        self._states += [JobState.BLOCKED] * len(jobs)
+        self._dependents = None
+        if self._chains:
+            self._chains += [0.0] * len(jobs)  # until the chains are worked out again
+        for index in range(first, len(self._jobs)):
             self._count(index, 1)
 
     def changed(self, index: int, state: JobState, now_s: float) -> None:

@@ -71,6 +71,16 @@ class OfferGrew(Struct, frozen=True):
     memory_bytes: int
 
 
+class JobsAdded(Struct, frozen=True):
+    """The plan has grown; `first`: the index of its first new job."""
+
+    first: int
+
+
+class JobsAsked(Struct, frozen=True):
+    """Answers AskForJobs: every job that was added until then has come as JobsAdded."""
+
+
 class Tick(Struct, frozen=True):
     pass
 
@@ -84,6 +94,8 @@ Event = (
     | StopWanted
     | CancelWanted
     | OfferGrew
+    | JobsAdded
+    | JobsAsked
     | Tick
 )
 
@@ -137,6 +149,10 @@ class StateChanged(Struct, frozen=True):
     why: str = ""
 
 
+class AskForJobs(Struct, frozen=True):
+    """Nothing is left to do: did jobs that have ended add others? Answered by one JobsAsked."""
+
+
 class RunIsOver(Struct, frozen=True):
     pass
 
@@ -149,5 +165,6 @@ Command = (
     | RunRecovery
     | FinalizeDataset
     | StateChanged
+    | AskForJobs
     | RunIsOver
 )

@@ -7,8 +7,9 @@ from msgspec import Struct
 from joblens.engine.offer import Offer, whole_of
 from joblens.engine.run_estimate import Capacity, Estimate, Estimator
 from joblens.model.job import Requirements
-from joblens.model.plan import Plan
+from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import JobState, RunStatus
+from joblens.plan.graph import depths_behind
 
 _DONE = (JobState.COMPLETED,)
 _NOT_DONE_WELL = (JobState.FAILED, JobState.TERMINATED, JobState.PENDING_FAILED)
@@ -136,6 +137,22 @@ class ProgressTracker:
         self.failures: dict[int, JobFailure] = {}
         self.message = ""
         self.status = RunStatus.RUNNING
+
+    def add_jobs(self, jobs: Sequence[PlannedJob]) -> None:
+        """The next jobs of the plan, in order: each in the stage behind those it needs."""
+        first = len(self._states)
+        by_stage: dict[int, list[int]] = {}
+        stages = depths_behind([job.depends_on for job in jobs], first, self._stage_of)
+        for index, place in enumerate(stages, first):
+            by_stage.setdefault(place, []).append(index)
+        self._stage_of += stages
+        self._states += [JobState.BLOCKED] * len(jobs)
+        for place, added in sorted(by_stage.items()):
+            if place == len(self._stages):
+                self._stages.append(_Stage(stage_name(self._plan, added)))
+            self._stages[place].counts[JobState.BLOCKED] += len(added)
+        self._all.counts[JobState.BLOCKED] += len(jobs)
+        self._estimator.add_jobs(jobs)
 
     def state_of(self, index: int) -> JobState:
         return self._states[index]

@@ -21,6 +21,7 @@ from joblens.engine.pauses import Pauses
 from joblens.engine.reasons import dataset_failed, explain
 from joblens.engine.retries import CUT_OFF, NOT_STARTED, UNWANTED, Again, Ending, Failures, Final, judge
 from joblens.engine.run_events import (
+    AskForJobs,
     AttemptBegan,
     AttemptEnded,
     CancelWanted,
@@ -30,6 +31,8 @@ from joblens.engine.run_events import (
     Event,
     FinalizationEnded,
     FinalizeDataset,
+    JobsAdded,
+    JobsAsked,
     OfferGrew,
     RunActionCommand,
     RunIsOver,
@@ -72,6 +75,8 @@ class Schedule:
         self._past: dict[int, Again] = {}  # recalled jobs that are to be tried again
         self._wrapped_up = False
         self._is_leaving = False  # as the run's worker: what runs now runs also when the run is stopped
+        self._is_asking = False  # AskForJobs is under way
+        self._has_asked = not choices.may_grow  # nothing has ended since
         self._became_ready: list[int] = []
         self._now_s = 0.0  # of the last event
         self._commands: list[Command] = []
@@ -83,6 +88,7 @@ class Schedule:
             StopWanted: self._stop_wanted,
             CancelWanted: self._cancel_wanted,
             OfferGrew: self._offer_grew,
+            JobsAsked: self._jobs_asked,
         }
 
     # ---- what callers ask --------------------------------------------------------------------------------
@@ -126,6 +132,15 @@ class Schedule:
 
     # ---- events ------------------------------------------------------------------------------------------
 
+    def add_jobs(self, first: int) -> None:
+        """The plan has grown; `first`: the index of its first new job. Before `begin`, or by JobsAdded."""
+        jobs = self.plan.jobs[first:]
+        assert first == len(self.table.states), "jobs come in order, each once"
+        self._starter.add_jobs(jobs, first)
+        self._follow(self.table.add(jobs, first))
+        if self._has_begun:
+            self._commands += [StateChanged(index) for index in range(first, first + len(jobs))]
+
     def recall(self, index: int, past: Past) -> None:
         """What is known of a job from before; only until `begin`."""
         self.table.attempts[index] = past.attempt
@@ -164,6 +179,8 @@ class Schedule:
         if isinstance(event, AttemptBegan):
             self._attempt_began(event, now_s)
             return []  # nothing became free, so there is nothing to look for
+        if isinstance(event, JobsAdded):
+            self.add_jobs(event.first)
         handler = self._handlers.get(type(event))
         if handler is not None and not self.is_over:
             handler(event, now_s)
@@ -178,6 +195,9 @@ class Schedule:
         whole = whole_of(self.offer)
         self.occupancy.room.grow(whole)
         self.buckets.grow(whole)
+
+    def _jobs_asked(self, event: JobsAsked, now_s: float) -> None:
+        self._is_asking, self._has_asked = False, True
 
     def _leave_out(self) -> None:
         enabled = self.choices.enabled
@@ -199,6 +219,7 @@ class Schedule:
         if index not in self.occupancy.held or event.attempt != self.table.attempts[index]:
             return
         self.occupancy.leave(index)
+        self._has_asked = not self.choices.may_grow
         if event.status is Status.CANCELLED and event.reason == NOT_STARTED:
             self._never_started(index)
             return
@@ -374,15 +395,17 @@ class Schedule:
             return
         if self.table.datasets.is_busy and self.stopping is not StopMode.KILL:
             return
-        if self.stopping is None:
-            if self.pauses:
+        if self.stopping is None and self.pauses:
+            return
+        if not self._has_asked:
+            self._ask_for_jobs()
+            return
+        if self.stopping is None and not self._wrapped_up:
+            self._wrapped_up = True
+            due = self.triggers.on_complete()
+            self._commands += due
+            if due:
                 return
-            if not self._wrapped_up:
-                self._wrapped_up = True
-                due = self.triggers.on_complete()
-                self._commands += due
-                if due:
-                    return
         if not self._is_leaving:
             self._is_leaving = True
             due = self.triggers.on_worker_complete()
@@ -391,3 +414,8 @@ class Schedule:
                 return
         self.is_over = True
         self._commands.append(RunIsOver())
+
+    def _ask_for_jobs(self) -> None:
+        if not self._is_asking:
+            self._is_asking = True
+            self._commands.append(AskForJobs())

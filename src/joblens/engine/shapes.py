@@ -1,11 +1,12 @@
 """Which bucket each job belongs to: one for each kind of requirements."""
 
 from array import array
+from collections.abc import Sequence
 
 from joblens.engine.offer import Choices, Offer, Shape, whole_of
 from joblens.engine.waiting import Bucket
 from joblens.model.job import Requirements
-from joblens.model.plan import Plan
+from joblens.model.plan import Plan, PlannedJob
 
 
 class Buckets:
@@ -17,6 +18,13 @@ class Buckets:
         self._numbers: dict[Requirements, int] = {}
         self.least = self._whole  # of each resource, what the job that takes least of it takes
         self._of_job = array("i", (self._number_of(job.requirements) for job in plan.jobs))
+
+    def add(self, jobs: Sequence[PlannedJob]) -> None:
+        """The next jobs of the plan."""
+        self._of_job.extend(self._number_of(job.requirements) for job in jobs)
+
+    def all(self) -> Sequence[Bucket]:
+        return self._buckets
 
     def of(self, index: int) -> Bucket:
         return self._buckets[self._of_job[index]]

@@ -3,17 +3,20 @@
 Those that begin the longest chains come first, so a job that needs much room could wait for all of the
 others: after a while each kind of job has its turn, see `ageing`."""
 
+from collections.abc import Sequence
+
 from joblens.engine.ageing import Ageing
 from joblens.engine.backfill import Backfill
 from joblens.engine.estimates import Estimates
 from joblens.engine.job_table import JobTable
 from joblens.engine.occupancy import Occupancy
 from joblens.engine.offer import Choices, Offer
-from joblens.engine.order import order_of, upward_ranks, weights
+from joblens.engine.order import Order, added_ranks, upward_ranks, weights
 from joblens.engine.run_ahead import how_many_more
 from joblens.engine.run_events import StartAttempt
 from joblens.engine.shapes import Buckets
 from joblens.engine.waiting import Bucket, Waiting
+from joblens.model.plan import PlannedJob
 from joblens.model.run import JobState
 
 DEPTH = 256  # kinds of jobs that are looked at for one event, however many there are
@@ -25,8 +28,10 @@ class Starter:
         self.buckets = Buckets(plan, offer, choices)
         self.occupancy = Occupancy(offer)
         self._table = table
-        ranks = upward_ranks(plan, table.dependents, weights(plan, choices.expected_s))
-        self._waiting = Waiting(order_of(plan, ranks, self.buckets.size_of))
+        own_s = weights(plan, choices.expected_s)
+        self._usual_s = sum(own_s) / len(own_s) if own_s else 1.0
+        self._order = Order(plan, upward_ranks(plan, table.dependents, own_s), self.buckets.size_of)
+        self._waiting = Waiting(self._order)
         self._backfill = Backfill(self.occupancy)
         self._ageing = Ageing(plan, self.buckets, self._waiting)
         self._estimates = Estimates(choices.expected_s)
@@ -49,6 +54,12 @@ class Starter:
         self._waiting.add(index, bucket)
         if not bucket.can_fit:
             self._waiting.shelve(bucket)
+
+    def add_jobs(self, jobs: Sequence[PlannedJob], first: int) -> None:
+        """The plan has got them; `first`: the index of the first one."""
+        self.buckets.add(jobs)
+        if self._order.add(added_ranks(self._table.plan, first, self._usual_s)):
+            self._waiting.reorder(self.buckets.all())
 
     def remove(self, index: int) -> None:
         self._waiting.remove(index, self.buckets.of(index))

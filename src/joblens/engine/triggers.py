@@ -12,11 +12,10 @@ from joblens.engine.retries import CUT_OFF
 from joblens.engine.run_events import AskForNodes, RunActionCommand
 from joblens.model.job import Status
 from joblens.model.plan import Plan, PlannedAction
-from joblens.model.workflow_spec import ActionType, TriggerType
+from joblens.model.workflow_spec import WORKER_TRIGGERS, ActionType, TriggerType
 from joblens.plan.stages import schedules_nodes
 
 Due = RunActionCommand | AskForNodes
-WORKER_TRIGGERS = (TriggerType.ON_WORKER_START, TriggerType.ON_WORKER_COMPLETE)
 _AT_START = (TriggerType.ON_WORKFLOW_START, TriggerType.ON_WORKER_START)
 
 

@@ -1,14 +1,17 @@
 """Ready jobs, in one bucket for each kind of requirements, so that only the head of a bucket is ever looked
 at: where the head does not fit, nothing of its bucket does."""
 
-from array import array
 from bisect import bisect_left, insort
-from heapq import heappop, heappush
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
 
 from joblens.engine.offer import Shape, shape_of
+from joblens.engine.order import Order
 from joblens.model.job import Requirements
 
 RECENT = 0.2  # weight of the newest duration in the mean
+_INDEX_BITS = 32  # a position is the job's number in the order, then its index
+_INDEX_MASK = (1 << _INDEX_BITS) - 1
 
 
 class Bucket:
@@ -41,21 +44,32 @@ class Bucket:
 class Waiting:
     """`heads`: the position of the first job of each bucket that has one, ascending."""
 
-    def __init__(self, order: "array[int]") -> None:
+    def __init__(self, order: Order) -> None:
         self._order = order
-        self._position = array("i", bytes(4 * len(order)))
-        for position, index in enumerate(order):
-            self._position[index] = position
         self.heads: list[int] = []
         self._gone: set[int] = set()  # positions taken out, still inside a heap
         self._shelved: set[int] = set()  # buckets whose time is over
         self.count = 0
 
     def index_at(self, position: int) -> int:
-        return self._order[position]
+        return position & _INDEX_MASK
+
+    def _position(self, index: int) -> int:
+        return (self._order.numbers[index] << _INDEX_BITS) | index
+
+    def reorder(self, buckets: Iterable[Bucket]) -> None:
+        """All numbers of the order are new."""
+        self.heads = []
+        gone = {self.index_at(position) for position in self._gone}
+        self._gone = {self._position(index) for index in gone}
+        for bucket in buckets:
+            bucket.positions = [self._position(self.index_at(one)) for one in bucket.positions]
+            heapify(bucket.positions)
+            if bucket.positions and bucket.number not in self._shelved:
+                insort(self.heads, bucket.positions[0])
 
     def add(self, index: int, bucket: Bucket) -> None:
-        position = self._position[index]
+        position = self._position(index)
         self.count += 1
         heap = bucket.positions
         old = heap[0] if heap else None
@@ -72,11 +86,11 @@ class Waiting:
         self._forget_head(position)
         self.count -= 1
         self._show_head(bucket)
-        return self._order[position]
+        return self.index_at(position)
 
     def remove(self, index: int, bucket: Bucket) -> None:
         """For good: it is not added again."""
-        position = self._position[index]
+        position = self._position(index)
         if bucket.positions[0] == position and bucket.number not in self._shelved:
             self.pop(bucket)
             return

@@ -67,6 +67,8 @@ class CrateRun(Struct, frozen=True, kw_only=True):
     inputs: Mapping[str, CrateFile]  # by name in the workflow
     outputs: Mapping[str, CrateFile]
     parameters: Mapping[str, Any]
+    about: Mapping[str, Any] = {}  # what the workflow file says of itself: project, metadata
+    identifiers: Mapping[str, str] = {}  # that files have elsewhere, by their names in the workflow
 
 
 class CrateAbout(Struct, frozen=True, kw_only=True):

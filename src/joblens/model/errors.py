@@ -2,6 +2,7 @@
 where and what to do next. `exit_code` is what the command line ends with."""
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class JoblensError(Exception):
@@ -54,6 +55,14 @@ class SpecError(InputError):
 
 class PlanError(InputError):
     """A workflow cannot be run as asked: a job that can never fit, a file that is missing, a wrong choice."""
+
+    lacks: tuple[Any, ...] = ()  # model.fitting.Lack of each job that can never fit
+
+
+class RecoveryRefused(JoblensError):
+    """The recovery hook failed, so that nothing was changed."""
+
+    exit_code = 1
 
 
 class RunIsDriven(InputError):

@@ -22,10 +22,12 @@ def more_than_there_is(lacks: Sequence[Lack], hint: str = "") -> PlanError:
     lines = [_line(one) for one in lacks[:_SHOWN]]
     if len(lacks) > _SHOWN:
         lines.append(f"and {len(lacks) - _SHOWN} more")
-    return PlanError(
+    error = PlanError(
         "jobs ask for more than there is to give:\n  " + "\n  ".join(lines),
         hint=hint or _hint(lacks),
     )
+    error.lacks = tuple(lacks)
+    return error
 
 
 def _hint(lacks: Sequence[Lack]) -> str:

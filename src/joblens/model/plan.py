@@ -3,9 +3,11 @@
 Made to be small: a hundred thousand jobs wait in memory. Requirements, handlers and environments are
 shared between jobs, never copied."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from joblens.model.delivery import RetryLost
 from joblens.model.job import Requirements
@@ -75,6 +77,7 @@ class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     scheduler: str = ""
     queue: str = ""  # of the workers it is for; '': whatever the run says
     retry_lost: RetryLost | None = None  # None: as the settings say
+    spawned_by: int = -1  # the job that added it while the run went on; -1: the file has it
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -86,9 +89,18 @@ class PlannedAction(Struct, frozen=True):
     jobs: tuple[int, ...] = ()  # named or matched; () with a workflow trigger
 
 
+class Declared(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Declarations of the file that jobs refer to by name, used or not: jobs added later may use them."""
+
+    entries: int = 0  # of `jobs` in the file
+    requirements: dict[str, Requirements] = field(default_factory=dict)
+    failure_handlers: dict[str, FailureHandler] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)  # of the workflow
+
+
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
-    jobs: tuple[PlannedJob, ...]
+    jobs: Sequence[PlannedJob]  # a tuple, or the list of a plan that grows
     description: str = ""
     user: str = ""
     files: tuple[PlannedFile, ...] = ()
@@ -101,3 +113,15 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     slurm_schedulers: tuple[dict[str, Any], ...] = ()
     slurm_defaults: dict[str, Any] = field(default_factory=dict)
     other: dict[str, Any] = field(default_factory=dict)
+    declared: Declared = Declared()
+
+
+def growing(plan: Plan) -> Plan:
+    """Returns the plan with a list of jobs that `grow` extends: whoever holds the plan sees new jobs."""
+    return replace(plan, jobs=list(plan.jobs))
+
+
+def grow(plan: Plan, jobs: Sequence[PlannedJob]) -> None:
+    """Adds jobs to a plan made by `growing`."""
+    assert isinstance(plan.jobs, list), "only a growing plan takes jobs"
+    plan.jobs.extend(jobs)

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from joblens.model.job import Owner, Status
 from joblens.model.placing import Placed
-from joblens.model.workflow_spec import HashMode
+from joblens.model.workflow_spec import HashMode, JobSpec
 
 
 class JobState(enum.IntEnum):
@@ -96,6 +96,17 @@ class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     slurm: SlurmChoice = SlurmChoice()
 
 
+class RaisedRequest(Struct, frozen=True, omit_defaults=True):
+    """Memory and time that a job asks for instead of what its file says, in all attempts after `attempt`
+    (0: in all). None: as before."""
+
+    index: int
+    attempt: int
+    memory_bytes: int | None = None
+    timeout_s: float | None = None
+    why: str = ""
+
+
 class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     uuid: str
     workflow_uuid: str
@@ -122,6 +133,14 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended_at_us: int | None = None
     owner: Owner | None = None  # of the last start
     logs_dir: str = ""  # absolute, with a folder for each attempt; '': not started, or by an earlier version
+    # Jobs that were added while it ran, batch by batch; `jobs` counts them.
+    spawned: "tuple[JobsSpawned, ...]" = ()
+    raised: tuple[RaisedRequest, ...] = ()  # oldest first; lists of runs leave it out
+
+    @property
+    def declared_jobs(self) -> int:
+        """How many jobs the file alone stands for."""
+        return self.spawned[0].first if self.spawned else self.jobs
 
 
 # ---- facts that are appended to a run -------------------------------------------------------------------
@@ -148,6 +167,21 @@ class JobCancelled(Struct, frozen=True, tag="job-cancelled", omit_defaults=True)
     """Someone wants this job gone, whether it runs or waits: it is not started any more in this run."""
 
     index: int
+    by: str = ""
+
+
+class RequirementsRaised(Struct, frozen=True, tag="raised", omit_defaults=True):
+    """Jobs get more memory or time from their next attempt on."""
+
+    jobs: tuple[RaisedRequest, ...]
+    by: str = ""
+
+
+class JobsReset(Struct, frozen=True, tag="reset", omit_defaults=True):
+    """These jobs run again when the run is resumed, whatever came of them: (index, number of the last
+    attempt; 0: it has none in this run)."""
+
+    jobs: tuple[tuple[int, int], ...]
     by: str = ""
 
 
@@ -178,6 +212,21 @@ class DatasetFinalized(Struct, frozen=True, tag="dataset-finalized", omit_defaul
     sha256: str = ""  # '' with HashMode.NONE
     duration_s: float = 0.0
     error: str = ""
+
+
+class JobsSpawned(Struct, frozen=True, kw_only=True, tag="spawned", omit_defaults=True):
+    """A running job, the orchestrator, added jobs to its run. Without jobs: its lineage's final state."""
+
+    orchestrator: int  # index in the plan
+    attempt: int
+    lineage: str
+    iteration: int  # of the lineage: how many batches it has with this one
+    first: int  # index in the plan of the first job
+    jobs: tuple[JobSpec, ...] = ()  # without secrets
+    state: Any = None  # of the lineage
+    token: str = ""  # tells two batches apart that were written at the same moment
+    job_uuid: str = ""  # the attempt that added them
+    private: str = ""  # file in the store's spool folder with jobs and state where they hold secrets
 
 
 class ActionRan(Struct, frozen=True, tag="action"):
@@ -230,9 +279,12 @@ RunFact = (
     RunStarted
     | StopAskedFor
     | JobCancelled
+    | RequirementsRaised
+    | JobsReset
     | OutputsMissing
     | UserDataSet
     | DatasetFinalized
+    | JobsSpawned
     | ActionRan
     | RecoveryRan
     | WorkPlaced

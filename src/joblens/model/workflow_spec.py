@@ -129,6 +129,11 @@ class TriggerType(enum.StrEnum):
     ON_WORKER_COMPLETE = "on_worker_complete"
 
 
+WORKER_TRIGGERS = (TriggerType.ON_WORKER_START, TriggerType.ON_WORKER_COMPLETE)
+# Nodes are asked for at no such moment: the workflow is complete, or a worker is there already.
+NO_NODES = (TriggerType.ON_WORKFLOW_COMPLETE, *WORKER_TRIGGERS)
+
+
 class ActionType(enum.StrEnum):
     RUN_COMMANDS = "run_commands"
     SCHEDULE_NODES = "schedule_nodes"  # of Slurm

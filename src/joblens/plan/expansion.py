@@ -1,13 +1,22 @@
 """From a workflow as written to its plan: every job by itself, names resolved, all problems told at once."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, structs
 
 from joblens.model.job import Requirements
-from joblens.model.plan import Plan, PlannedAction, PlannedData, PlannedDataset, PlannedFile, PlannedJob
+from joblens.model.plan import (
+    Declared,
+    Plan,
+    PlannedAction,
+    PlannedData,
+    PlannedDataset,
+    PlannedFile,
+    PlannedJob,
+)
 from joblens.model.workflow_spec import (
+    NO_NODES,
     ActionType,
     DatasetSpec,
     FailureHandler,
@@ -23,6 +32,7 @@ from joblens.plan.identifiers import check_identifiers
 from joblens.plan.linking import Linker, Links, Things, index_of
 from joblens.plan.names import NameIndex
 from joblens.plan.problems import Path, PlanProblem, Problems
+from joblens.plan.scheduler_fit import check_nodes, warn_of_amounts
 from joblens.plan.sweeps import Sweeps, variables_of
 from joblens.plan.unread import NOTHING_UNREAD, Unread
 
@@ -145,6 +155,12 @@ class _Planning:
             slurm_schedulers=self._entries.literal(self._spec.slurm_schedulers, ("slurm_schedulers",)),
             slurm_defaults=self._entries.literal(self._spec.slurm_defaults, ("slurm_defaults",)),
             other=self._spec.other,
+            declared=Declared(
+                entries=len(self._spec.jobs),
+                requirements=self._requirements,
+                failure_handlers=self._handlers,
+                env=self._env,
+            ),
         )
 
     def _index(self, kind: str, section: str, entries: list[Expanded]) -> NameIndex:
@@ -255,26 +271,16 @@ class _Planning:
             planned.append(
                 PlannedAction(action, linker.jobs_named(action.jobs, action.job_name_regexes, path))
             )
-            if action.action_type is ActionType.SCHEDULE_NODES and action.scheduler_type == "slurm":
-                asked.add(action.scheduler)
-        self._check_nodes(asked, jobs)
+            if action.action_type is ActionType.SCHEDULE_NODES:
+                if action.scheduler_type == "slurm":
+                    asked.add(action.scheduler)
+                if action.trigger_type in NO_NODES:
+                    message = f"schedule_nodes has no effect with trigger_type {action.trigger_type}"
+                    self._problems.warn((*path, "trigger_type"), message)
+        schedulers = [each for each in self._spec.slurm_schedulers if each.get("name") in asked]
+        check_nodes(schedulers, jobs, self._problems)
+        warn_of_amounts(self._spec.slurm_schedulers, jobs, self._problems)
         return tuple(planned)
-
-    def _check_nodes(self, asked: Collection[str | None], jobs: list[PlannedJob]) -> None:
-        """A job of several nodes takes a whole allocation of the scheduler it names."""
-        nodes = {
-            str(each.get("name")): each.get("nodes", 1)
-            for each in self._spec.slurm_schedulers
-            if each.get("name") in asked
-        }
-        for job in jobs:
-            there, wanted = nodes.get(job.scheduler, 1), job.requirements.nodes or 1
-            if there > 1 and wanted not in (1, there):
-                message = (
-                    f"job '{job.name}' asks for {wanted} nodes, but scheduler '{job.scheduler}' has "
-                    f"allocations of {there}; ask for {there}, or for 1"
-                )
-                self._problems.note(("jobs", job.spec_job, "scheduler"), message)
 
     def _note_cycles(self, jobs: list[PlannedJob]) -> None:
         for ring in find_cycles([job.depends_on for job in jobs]):

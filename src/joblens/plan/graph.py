@@ -54,6 +54,17 @@ def dependents_of(depends_on: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]
     return result
 
 
+def depths_behind(added: Sequence[tuple[int, ...]], first: int, depths: Sequence[int]) -> list[int]:
+    """The stage of each added job: behind all it depends on. `first`: the place of the first one; `depths`:
+    the stages of the jobs before."""
+    found = [1 + max((depths[one] for one in earlier if one < first), default=-1) for earlier in added]
+    inside = [tuple(one - first for one in earlier if one >= first) for earlier in added]
+    order, _ = _levels(inside, dependents_of(inside))
+    for place in order:
+        found[place] = max([found[place], *(1 + found[one] for one in inside[place])])
+    return found
+
+
 def find_cycles(depends_on: Sequence[tuple[int, ...]]) -> list[list[int]]:
     """Each a ring: every job depends on the next, the last on the first. No two share a job."""
     dependents = dependents_of(depends_on)

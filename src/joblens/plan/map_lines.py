@@ -95,7 +95,7 @@ def combine(sources: Sequence[Source]) -> list[tuple[str, ...]]:
 
 def mapped_jobs(command: Sequence[str], sources: Sequence[Source]) -> list[MappedJob]:
     """One word is a shell line: values are quoted into it. Several are a command as it is: values become
-    part of its words."""
+    part of its words. A line of nothing but `{}` runs the values themselves as shell lines."""
     if not sources:
         raise InputError(
             "there are no values",
@@ -109,12 +109,24 @@ def mapped_jobs(command: Sequence[str], sources: Sequence[Source]) -> list[Mappe
     rows = combine(sources)
     if not rows:
         raise InputError("there are no values: a source is empty")
+    if words == ["{}"]:
+        return _commands(rows)
     jobs = []
     for row, name in zip(rows, _job_names(words[0], rows), strict=True):
         put = _Putting(row, names, quotes=is_line)
         line = put.into(words[0]) if is_line else shlex.join(put.into(word) for word in words)
         jobs.append(MappedJob(name, line))
     return jobs
+
+
+def _commands(rows: Sequence[tuple[str, ...]]) -> list[MappedJob]:
+    """Comments and blank lines are none."""
+    lines = [" ".join(row).strip() for row in rows]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    if not lines:
+        raise InputError("there are no commands: all lines are blank or comments")
+    names = _job_names("{}", [(line,) for line in lines])
+    return [MappedJob(name, line) for name, line in zip(names, lines, strict=True)]
 
 
 def _job_names(first_word: str, rows: Sequence[tuple[str, ...]]) -> list[str]:

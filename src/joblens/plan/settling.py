@@ -5,6 +5,7 @@ with holes in it is not given back: so a large plan is packed, everything that w
 it is unpacked again into whole blocks."""
 
 import pickle
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
@@ -38,7 +39,7 @@ def unpack_plan(packed: PackedPlan) -> Plan:
     return structs.replace(packed.rest, jobs=jobs, files=files)
 
 
-def _columns(kind: type[S], rows: tuple[S, ...]) -> tuple[bytes, ...]:
+def _columns(kind: type[S], rows: Sequence[S]) -> tuple[bytes, ...]:
     # not msgpack: it has no integers of any size, no halves of character pairs, and nothing is shared in it
     fields = kind.__struct_fields__ if rows else ()
     return tuple(pickle.dumps([getattr(row, field) for row in rows], protocol=5) for field in fields)

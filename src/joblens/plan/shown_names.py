@@ -49,6 +49,8 @@ def _made(document: Mapping[str, Any], plan: Plan) -> Iterator[tuple[str, str]]:
     """Yields names, each with the text that it was made from."""
     entries = document["jobs"]
     for job in plan.jobs:
+        if job.spawned_by >= 0:
+            continue  # no entry of the file
         entry = entries[job.spec_job]
         yield job.name, entry["name"]
         yield job.label, entry.get("label") or ""

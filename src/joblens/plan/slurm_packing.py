@@ -89,9 +89,11 @@ def lead_within(lead_s: float, time_s: float | None) -> float:
 class Packing(Struct, frozen=True, kw_only=True):
     entries: frozenset[int] = frozenset()  # of the workflow file, whose jobs share allocations
     has_actions: bool = False  # of the workflow, that ask for allocations
+    added_from: int | None = None  # jobs added while the run goes on share too: entries from this number on
 
     def shares(self, entry: int, needs: Requirements) -> bool:
-        return entry in self.entries and (needs.nodes or 1) == 1
+        is_added = self.added_from is not None and entry >= self.added_from
+        return (is_added or entry in self.entries) and (needs.nodes or 1) == 1
 
 
 def choose_packing(
@@ -126,7 +128,12 @@ def choose_packing(
             if is_small(job.requirements, rooms.get(job.scheduler), known_s.get(index))
         ]
         shared = small if len(small) >= MANY else []
-    return Packing(entries=frozenset(job.spec_job for job in shared), has_actions=bool(named))
+    shares_added = wants_allocations or choice.nodes is not None or bool(shared)
+    return Packing(
+        entries=frozenset(job.spec_job for job in shared if job.spawned_by < 0),
+        has_actions=bool(named),
+        added_from=plan.declared.entries if shares_added else None,
+    )
 
 
 def is_small(needs: Requirements, room: NodeRoom | None, took_s: float | None = None) -> bool:

@@ -18,11 +18,12 @@ def demand_of_plan(
     """Of jobs that share allocations of this scheduler; CPUs of those that may run at once. `places`: of
     the jobs that are to run; None: all. `expected_s`: how long they took before."""
     known_s = expected_s or {}
+    plan = replace(plan, jobs=tuple(plan.jobs))  # it may grow meanwhile
     depths = _depths(plan)
     shared = [
         index
         for index, job in enumerate(plan.jobs)
-        if (places is None or index in places)
+        if (places is None or index in places or job.spawned_by >= 0)
         and (job.scheduler == scheduler or not job.scheduler)
         and packing.shares(job.spec_job, job.requirements)
     ]

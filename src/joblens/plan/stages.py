@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Struct
 
 from joblens.model.plan import Plan, PlannedAction
-from joblens.model.workflow_spec import ActionSpec, ActionType, TriggerType
+from joblens.model.workflow_spec import NO_NODES, ActionSpec, ActionType, TriggerType
 from joblens.plan.graph import Graph
 
 _NUMBERS = re.compile(r"\d+")
@@ -46,12 +46,7 @@ def stages_of(plan: Plan, places: Collection[int] | None = None) -> list[Stage]:
 def schedules_nodes(spec: ActionSpec) -> bool:
     """Whether the action asks for allocations. When the workflow is complete nodes have nothing to do, and
     workers ask for none."""
-    has_no_use = spec.trigger_type in (
-        TriggerType.ON_WORKFLOW_COMPLETE,
-        TriggerType.ON_WORKER_START,
-        TriggerType.ON_WORKER_COMPLETE,
-    )
-    return spec.action_type is ActionType.SCHEDULE_NODES and not has_no_use
+    return spec.action_type is ActionType.SCHEDULE_NODES and spec.trigger_type not in NO_NODES
 
 
 def jobs_by_kind(plan: Plan, places: Iterable[int]) -> list[tuple[int, ...]]:

@@ -67,7 +67,8 @@ class RayPlacer:
         self, plan: Plan, options: RunOptions, settings: Settings, desk: HireDesk, warn: Callable[[str], None]
     ) -> None:
         self._options = options
-        self._is_ranked = len({job.priority for job in plan.jobs}) > 1
+        # Jobs that are added later may have any priority.
+        self._is_ranked = "dynamic_jobs" in plan.other or len({job.priority for job in plan.jobs}) > 1
         self._settings = settings.ray
         self._hires = desk
         self._warn = warn

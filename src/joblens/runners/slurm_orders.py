@@ -80,6 +80,7 @@ class SlurmOrders:
         self._known_terms: dict[str, Terms] | None = None
         self._known_packing: Packing | None = None
         self._demands: dict[str, Demand] = {}
+        self._jobs_known = 0  # of the plan, when they were worked out
         self._waited_for_actions: set[str] = set()  # queues
         self._places: Collection[int] | None = None
         self._expected_s: Mapping[int, float] = {}
@@ -258,7 +259,10 @@ class SlurmOrders:
         return how_many(self._demand(scheduler), each)
 
     def _demand(self, scheduler: str) -> Demand:
-        """The plan does not change, and may be large."""
+        """The plan may be large, and changes only when jobs are added."""
+        if self._jobs_known != len(self._plan.jobs):
+            self._jobs_known = len(self._plan.jobs)
+            self._demands.clear()
         if scheduler not in self._demands:
             self._demands[scheduler] = demand_of_plan(
                 self._plan, self.packing(), scheduler, self._places, self._expected_s

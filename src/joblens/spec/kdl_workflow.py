@@ -32,6 +32,7 @@ class Shape(Struct, frozen=True):
     blocks: dict[str, tuple[str, "Shape"]] = field(default_factory=dict)  # each one is an item of a list
     words: dict[str, str] = field(default_factory=dict)  # each argument is an item of a list
     json_texts: frozenset[str] = frozenset()
+    older: dict[str, str] = field(default_factory=dict)  # older names of nodes
 
 
 def _words(*keys: str, **others: str) -> dict[str, str]:
@@ -49,7 +50,9 @@ _ACTION = Shape(
         job="jobs",
         job_name_regex="job_name_regexes",
         command="commands",
-    )
+        job_name="jobs",
+    ),
+    older={"scheduler_name": "scheduler"},
 )
 _JOB = Shape(
     words=_words(
@@ -68,6 +71,7 @@ _JOB = Shape(
         "output_datasets",
         "use_parameters",
         depends_on_job="depends_on",
+        blocked_by_job="blocked_by",
         depends_on_regex="depends_on_regexes",
         input_file="input_files",
         output_file="output_files",
@@ -78,7 +82,8 @@ _JOB = Shape(
         input_dataset="input_datasets",
         output_dataset="output_datasets",
         use_parameter="use_parameters",
-    )
+    ),
+    older={"resource_requirements_name": "resource_requirements", "scheduler_name": "scheduler"},
 )
 _USER_DATA = Shape(words=_SWEPT.words, json_texts=frozenset({"data"}))
 _HANDLER = Shape(blocks={"rule": ("rules", _RULE), "rules": ("rules", _RULE)})
@@ -146,7 +151,7 @@ class _Shaping:
     def _key(self, node: KdlNode, shape: Shape) -> str:
         if node.name in shape.blocks:
             return shape.blocks[node.name][0]
-        return shape.words.get(node.name, node.name)
+        return shape.words.get(node.name) or shape.older.get(node.name, node.name)
 
     def _value(self, node: KdlNode, shape: Shape) -> Node:
         if node.name in shape.blocks or node.name in shape.words:

@@ -7,6 +7,11 @@ from msgspec import Struct
 
 from joblens.spec.workflow_kinds import Kind
 
+# Engines without what a key is about.
+NOT_SLURM = ("local", "celery", "ray")
+NOT_CELERY = ("local", "ray", "slurm")
+WITHOUT_NODES = ("local", "celery")
+
 
 class NoEffect(Struct, frozen=True, kw_only=True):
     """A key that is read and changes nothing: a file that sets it gets a warning (`spec.key_warnings`)."""

@@ -11,7 +11,6 @@ from joblens.spec.key_table import Key, NoEffect, Section
 from joblens.spec.places import Path
 from joblens.spec.unknown_keys import unknown_key, where_of
 from joblens.spec.workflow_keys import SECTIONS
-from joblens.spec.workflow_kinds import Kind
 
 
 class SpecWarning(Struct, frozen=True):
@@ -42,25 +41,28 @@ def _with_count(warning: SpecWarning, more: int) -> SpecWarning:
 
 def _walk(section: Section, raw: Any, path: Path) -> Iterator[tuple[tuple[str, str], SpecWarning]]:
     """Yields each with the section and key it is about."""
-    if not isinstance(raw, dict):
-        return
     watched = _watched(section.name)
+    if section.warns_of_unknown:
+        for name in raw:
+            if name not in section.keys and not section.is_free(name):
+                message = f"{unknown_key(section, name, raw)}; it is ignored"
+                yield (section.name, name), SpecWarning((*path, name), message)
     for name, value in raw.items():
         key = watched.get(name)
         if key is None:
-            if section.warns_of_unknown and name not in section.keys and not section.is_free(name):
-                message = f"{unknown_key(section, name, raw)}; it is ignored"
-                yield (section.name, name), SpecWarning((*path, name), message)
-        elif key.warns_elsewhere and key.is_written(value) and (other := _missed(section, key, raw)):
+            continue
+        if key.warns_elsewhere and key.is_written(value) and (other := _missed(section, key, raw)):
             message = f"{name}{where_of(section, raw)} has no effect with {other}"
             yield (section.name, f"{name} {other}"), SpecWarning((*path, name), message)
         elif key.no_effect is not None and key.no_effect.covers(value):
             message = f"{name}{where_of(section, raw)}{_in_words(key.no_effect, value)}"
             yield (section.name, name), SpecWarning((*path, name), message, key.no_effect.engines)
-        elif key.kind is Kind.SECTIONS and isinstance(value, list):
+        elif key.section and isinstance(value, list):
+            inner = SECTIONS[key.section]
             for place, entry in enumerate(value):
-                yield from _walk(SECTIONS[key.section], entry, (*path, name, place))
-        elif key.kind in (Kind.SECTION, Kind.REQUIREMENTS):
+                if inner.warns_of_unknown or not _watched(inner.name).keys().isdisjoint(entry):
+                    yield from _walk(inner, entry, (*path, name, place))
+        elif key.section and isinstance(value, dict):
             yield from _walk(SECTIONS[key.section], value, (*path, name))
 
 

@@ -4,7 +4,18 @@ Reading, the JSON Schema and docs/spec.md all come from these tables; `SECTIONS`
 
 from joblens.model.delivery import RetryLost
 from joblens.model.workflow_spec import HashMode, ParameterMode
-from joblens.spec.key_table import NoEffect, Section, choice, flag, key, required, section
+from joblens.spec.key_table import (
+    NOT_CELERY,
+    NOT_SLURM,
+    WITHOUT_NODES,
+    NoEffect,
+    Section,
+    choice,
+    flag,
+    key,
+    required,
+    section,
+)
 from joblens.spec.workflow_kinds import Kind
 from joblens.spec.workflow_run_keys import (
     ACTION,
@@ -19,9 +30,10 @@ from joblens.spec.workflow_run_keys import (
 
 _ONE_MACHINE = NoEffect(
     why="the job runs on one machine; --engine slurm or ray gives it several nodes",
-    engines=("local", "celery"),
+    engines=WITHOUT_NODES,
     same_as_absent=(1, "1"),
 )
+_FOR_SLURM = NoEffect(why="it is for --engine slurm", engines=NOT_SLURM)
 _AMOUNTS = (
     key("num_cpus", Kind.NUMBER, "CPUs it needs; also the limit.", more_than=0, example=4),
     key("memory", Kind.SIZE, "Memory it needs; also the limit.", field="memory_bytes", example="8g"),
@@ -74,8 +86,8 @@ WORKFLOW = section(
     required("jobs", Kind.SECTIONS, "The jobs, at least one.", section="job"),
     key("user", Kind.TEXT, "Who it belongs to."),
     key("description", Kind.TEXT, "What it is for."),
-    key("project", Kind.TEXT, "The project it belongs to."),
-    key("metadata", Kind.METADATA, "Anything to keep with it, as values or as JSON text."),
+    key("project", Kind.TEXT, "The project it belongs to; goes into the RO-Crate of a run."),
+    key("metadata", Kind.METADATA, "Values, or JSON text; go into the RO-Crate of a run."),
     key(
         "parameters",
         Kind.PARAMETERS,
@@ -113,18 +125,26 @@ WORKFLOW = section(
     flag(
         "use_pending_failed", "Jobs that fail without a rule for it wait for a decision instead of failing."
     ),
-    key("slurm_schedulers", Kind.SECTIONS, "Slurm allocations to ask for.", section="slurm_scheduler"),
+    key(
+        "slurm_schedulers",
+        Kind.SECTIONS,
+        "Slurm allocations to ask for.",
+        section="slurm_scheduler",
+        no_effect=_FOR_SLURM,
+    ),
     key(
         "slurm_defaults",
         Kind.SBATCH,
         "sbatch options for all allocations, by their long names.",
         example={"account": "physics", "qos": "high"},
+        no_effect=_FOR_SLURM,
     ),
     key(
         "compute_node_wait_for_new_jobs_seconds",
         Kind.DURATION,
         "How long a node waits for more to do before it ends.",
         least=0,
+        no_effect=_FOR_SLURM,
     ),
     flag(
         "compute_node_ignore_workflow_completion",
@@ -144,14 +164,19 @@ WORKFLOW = section(
         Kind.DURATION,
         "Time before the end of an allocation at which nothing more is started.",
         least=0,
+        no_effect=_FOR_SLURM,
     ),
     choice(
         "jobs_sort_method",
         ("none", "gpus_runtime_memory", "gpus_memory_runtime"),
-        "Order in which ready jobs of one priority are taken; kept.",
+        "Order of ready jobs of one priority: as written, or the largest first. Else: longest chains first.",
     ),
-    key("dynamic_jobs", Kind.SECTION, "Jobs that add jobs; kept.", section="dynamic_jobs"),
-    flag("enable_ro_crate", "Write an RO-Crate description of the run; kept.", default=None),
+    key("dynamic_jobs", Kind.SECTION, "Jobs that add jobs to the run.", section="dynamic_jobs"),
+    flag(
+        "enable_ro_crate",
+        "Write an RO-Crate of the run into the output directory when it ends.",
+        default=None,
+    ),
     key(
         "access_groups",
         Kind.NAMES,
@@ -180,7 +205,7 @@ JOB = section(
     ),
     *_AMOUNTS,
     key("failure_handler", Kind.REFERENCE, "Name of the handler for its failures."),
-    key("scheduler", Kind.REFERENCE, "Name of the Slurm scheduler it is for."),
+    key("scheduler", Kind.REFERENCE, "Name of the Slurm scheduler it is for.", no_effect=_FOR_SLURM),
     key(
         "cancel_on_blocking_job_failure",
         Kind.WHEN_BLOCKED_FAILS,
@@ -206,11 +231,17 @@ JOB = section(
     key("priority", Kind.INT, "Higher goes first among jobs that are ready.", default=0),
     key("stdio", Kind.SECTION, "Where its output goes, if not as execution_config says.", section="stdio"),
     key("label", Kind.LABEL, "A word to show and to choose by."),
-    key("queue", Kind.TEXT, "Queue of the workers it is for, with --engine celery."),
+    key(
+        "queue",
+        Kind.TEXT,
+        "Queue of the workers it is for.",
+        no_effect=NoEffect(why="it is for --engine celery", engines=NOT_CELERY),
+    ),
     choice(
         "retry_lost",
         RetryLost,
-        "When its worker is lost: another takes it up, or it ends as lost; with --engine celery.",
+        "When its worker is lost: another takes it up, or it ends as lost.",
+        no_effect=NoEffect(why="there are no workers that could be lost", engines=("local",)),
     ),
     excludes=(
         *_ONE_SWEEP,
@@ -224,8 +255,14 @@ FILE = section(
     "an entry of `files`",
     required("name", Kind.LONG_NAME, "Name by which jobs mean it.", example="model_{i}"),
     required("path", Kind.PATH, "Where it is.", example="out/model_{i}.pt"),
-    key("st_mtime", Kind.NUMBER, "Time of its last change, in seconds since 1970; kept.", least=0),
-    key("identifier", Kind.TEXT, "A name it has elsewhere, such as a DOI; kept."),
+    key(
+        "st_mtime",
+        Kind.NUMBER,
+        "Time of its last change, in seconds since 1970.",
+        least=0,
+        no_effect=NoEffect(why="joblens asks the file itself"),
+    ),
+    key("identifier", Kind.TEXT, "A name it has elsewhere, such as a DOI; goes into the RO-Crate of a run."),
     *_SWEEP,
     excludes=_ONE_SWEEP,
 )
@@ -236,7 +273,13 @@ USER_DATA = section(
     "an entry of `user_data`",
     key("name", Kind.LONG_NAME, "Name by which jobs mean it."),
     key("data", Kind.JSON, "Its value at the start; nothing: a job makes it."),
-    flag("is_ephemeral", "Made anew in every run."),
+    flag(
+        "is_ephemeral",
+        "Made anew in every run.",
+        no_effect=NoEffect(
+            why="each run has its own values; a rerun keeps those of jobs that do not run again"
+        ),
+    ),
     *_SWEEP,
     excludes=_ONE_SWEEP,
 )

@@ -2,7 +2,7 @@
 
 from joblens.model.job import Granularity
 from joblens.model.workflow_spec import ActionType, StdioMode, TriggerType
-from joblens.spec.key_table import Need, choice, flag, key, required, section
+from joblens.spec.key_table import NOT_SLURM, Need, NoEffect, choice, flag, key, required, section
 from joblens.spec.workflow_kinds import Kind
 
 SHORTEST_INTERVAL_S = 0.05
@@ -18,7 +18,13 @@ ACTION = section(
     "an action",
     "an entry of `actions`",
     choice("trigger_type", TriggerType, "When it happens.", is_required=True),
-    choice("action_type", ActionType, "What happens.", is_required=True),
+    choice(
+        "action_type",
+        ActionType,
+        "What happens.",
+        is_required=True,
+        no_effect=NoEffect(why="it is for --engine slurm", engines=NOT_SLURM, only=_SCHEDULE),
+    ),
     key(
         "jobs",
         Kind.NAMES,
@@ -109,9 +115,10 @@ RESOURCE_MONITOR = section(
     key(
         "flush_interval_seconds",
         Kind.DURATION,
-        "Longest time samples wait in memory; kept.",
+        "Longest time samples wait in memory.",
         field="flush_interval_s",
         least=0,
+        no_effect=NoEffect(why="samples are stored within seconds", same_as_absent=(300,)),
     ),
     flag("generate_plots", "Draw the plots at the end of the run."),
     key(
@@ -148,9 +155,13 @@ MONITOR_COMPUTE_NODE = section(
     choice(
         "granularity",
         Granularity,
-        "summary or time_series; kept.",
+        "summary or time_series.",
         default="summary",
         field="host_granularity",
+        no_effect=NoEffect(
+            why="its numbers are stored with the samples of jobs, as resource_monitor.granularity says",
+            same_as_absent=("summary",),
+        ),
     ),
     flag("cpu", "Its CPU there.", default=True, field="host_cpu"),
     flag("memory", "Its memory there.", default=True, field="host_memory"),
@@ -164,8 +175,11 @@ EXECUTION_CONFIG = section(
     choice(
         "mode",
         ("direct", "slurm", "auto"),
-        "Who runs the jobs: joblens itself, srun, or srun where there is a Slurm allocation.",
+        "Which of the keys below are allowed. joblens starts jobs itself with every mode.",
         default="direct",
+        no_effect=NoEffect(
+            why="joblens starts jobs itself, with --engine slurm in allocations of Slurm", only=("slurm",)
+        ),
     ),
     key(
         "sigkill_headroom_seconds",
@@ -222,9 +236,21 @@ EXECUTION_CONFIG = section(
         most=255,
         only_with=("mode", _DIRECT),
     ),
-    key("srun_mpi", Kind.OPTION_WORD, "srun's --mpi for jobs of several nodes.", only_with=("mode", _DIRECT)),
+    key(
+        "srun_mpi",
+        Kind.OPTION_WORD,
+        "srun's --mpi for jobs of several nodes.",
+        only_with=("mode", _DIRECT),
+        no_effect=NoEffect(why="it is for --engine slurm", engines=NOT_SLURM),
+    ),
     key("srun_termination_signal", Kind.TEXT, "srun's --signal, as TERM@120.", only_with=("mode", _SLURM)),
-    flag("enable_cpu_bind", "Let srun bind jobs to CPUs.", default=None, only_with=("mode", _SLURM)),
+    flag(
+        "enable_cpu_bind",
+        "Let srun bind jobs to CPUs.",
+        default=None,
+        only_with=("mode", _SLURM),
+        no_effect=NoEffect(why="it is for --engine slurm", engines=NOT_SLURM),
+    ),
 )
 
 STDIO = section(
@@ -262,5 +288,5 @@ DYNAMIC_JOBS = section(
     "dynamic_jobs",
     "dynamic_jobs",
     "`dynamic_jobs`",
-    key("max_iterations", Kind.INT, "Most rounds of added jobs.", least=1),
+    key("max_iterations", Kind.INT, "How often each lineage may add jobs.", default=1000, least=1),
 )

@@ -48,6 +48,9 @@ def run_row(run: Run) -> tuple[str | bytes, ...]:
         ended_at_us=None,
         owner=None,
         logs_dir="",
+        spawned=(),
+        jobs=run.declared_jobs,
+        raised=(),
     )
     packed = packed_spec(run.spec_text, run.tables)
     return run.uuid, run.workflow_uuid, _json.encode(plain), packed

@@ -6,7 +6,17 @@ import msgspec
 from msgspec.structs import replace
 
 from joblens.model.job import Status
-from joblens.model.run import JobResult, Run, RunEvent, RunFact, RunStarted, RunStatus, Workflow
+from joblens.model.run import (
+    JobResult,
+    RaisedRequest,
+    RequirementsRaised,
+    Run,
+    RunEvent,
+    RunFact,
+    RunStarted,
+    RunStatus,
+    Workflow,
+)
 from joblens.stores.asking import Ask
 from joblens.stores.run_facts import unpacked_spec
 
@@ -26,7 +36,7 @@ def read_workflows(ask: Ask, query: str, parameters: Sequence[str | int] = ()) -
 
 def read_runs(ask: Ask, workflow_uuid: str) -> list[Run]:
     rows = ask("runs_of_workflow", workflow_uuid)
-    return [_with_turns(ask, row[0], _numbered(*row[1:])) for row in rows]
+    return [_with_turns(ask, row[0], _with_count(ask, row[0], _numbered(*row[1:]))) for row in rows]
 
 
 def read_run(ask: Ask, run_id: int) -> Run:
@@ -34,7 +44,24 @@ def read_run(ask: Ask, run_id: int) -> Run:
     [(number, workflow, detail, spec)] = ask("run", run_id)
     run = _numbered(number, workflow, detail)
     text, tables = unpacked_spec(spec, run.uuid)
-    return _with_turns(ask, run_id, replace(run, spec_text=text, tables=tables))
+    spawned = tuple(_fact.decode(fact) for (fact,) in ask("spawned_in_run", run_id))
+    jobs = spawned[-1].first + len(spawned[-1].jobs) if spawned else run.jobs
+    raised = _raised(ask, run_id)
+    whole = replace(run, spec_text=text, tables=tables, spawned=spawned, jobs=jobs, raised=raised)
+    return _with_turns(ask, run_id, whole)
+
+
+def _with_count(ask: Ask, run_id: int, run: Run) -> Run:
+    """With the jobs that were added to it counted, without reading them all."""
+    for (fact,) in ask("last_spawned_in_run", run_id):
+        last = _fact.decode(fact)
+        return replace(run, jobs=last.first + len(last.jobs))
+    return run
+
+
+def _raised(ask: Ask, run_id: int) -> tuple[RaisedRequest, ...]:
+    facts = [_fact.decode(encoded) for (encoded,) in ask("raises_of_run", run_id)]
+    return tuple(one for fact in facts if isinstance(fact, RequirementsRaised) for one in fact.jobs)
 
 
 def _numbered(number: int, workflow: int | None, detail: bytes) -> Run:

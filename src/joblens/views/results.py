@@ -62,8 +62,9 @@ def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) 
     """Below the table, what it has no room for: the end of a reason may be what to do."""
     jobs_of: dict[str, list[str]] = {}
     for row, line in zip(rows, lines, strict=True):
-        if row.why and not line.endswith(clean(row.why)):
-            jobs_of.setdefault(clean(row.why), []).append(clean(row.name))
+        reason = clean(_reason(row))
+        if reason and not line.endswith(reason):
+            jobs_of.setdefault(reason, []).append(clean(row.name))
     told: list[str] = []
     for why, names in list(jobs_of.items())[:_REASONS_TOLD]:
         more = f" and {len(names) - _NAMES_TOLD:,} more" if len(names) > _NAMES_TOLD else ""
@@ -94,6 +95,10 @@ def _columns_for(width: int | None, cells: Sequence[Mapping[str, str]]) -> list[
     return columns
 
 
+def _reason(row: ResultRow) -> str:
+    return "; ".join(text for text in (row.why, row.raised) if text)
+
+
 def _cells(row: ResultRow, paint: Palette) -> dict[str, str]:
     return {
         "Job ID": UNKNOWN if row.job_id is None else str(row.job_id),
@@ -108,7 +113,7 @@ def _cells(row: ResultRow, paint: Palette) -> dict[str, str]:
         ),
         "Avg Mem (GB)": _gigabytes(row.avg_memory_bytes),
         "Attempts": str(row.attempts),
-        "Reason": clean(row.why),
+        "Reason": clean(_reason(row)),
     }
 
 

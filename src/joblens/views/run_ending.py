@@ -21,11 +21,7 @@ def render_ending(ending: RunEnding, *, width: int, paint: Palette = PLAIN) -> l
     if ending.more_failures:
         lines.append(f"  … and {ending.more_failures:,} more")
     lines += render_actions(ending.actions, width=width)
-    for name, error in ending.datasets:
-        first, *rest = wrap(
-            f"dataset {clean(name)} could not be finalized: {clean(error)}", max(40, width), "    "
-        )
-        lines += [first[2:], *rest]
+    lines += render_failed_datasets(ending.datasets, width=width)
     return [*lines, *_hints(ending)]
 
 
@@ -39,6 +35,16 @@ def render_actions(actions: Iterable[FailedAction], *, width: int) -> list[str]:
         lines += [first[2:], *rest]
         if action.logs_dir:
             lines.append(f"    {clean(action.logs_dir)}")
+    return lines
+
+
+def render_failed_datasets(datasets: Iterable[tuple[str, str]], *, width: int) -> list[str]:
+    """`datasets`: the name of each, and why it could not be finalized."""
+    lines = []
+    for name, error in datasets:
+        text = f"dataset {clean(name)} could not be finalized: {clean(error)}"
+        first, *rest = wrap(text, max(40, width), "    ")
+        lines += [first[2:], *rest]
     return lines
 
 
@@ -69,7 +75,9 @@ def _hints(ending: RunEnding) -> list[str]:
     has_only_datasets = bool(ending.datasets) and not ending.failures  # a rerun would do nothing for them
     if ending.status is RunStatus.STOPPED or has_only_datasets:
         hints.insert(0, f"joblens resume {label}")
-    elif ending.status is RunStatus.FAILED and not _has_to_grow(ending):
+    elif ending.status is RunStatus.FAILED and ending.has_too_small:
+        hints.insert(0, f"joblens recover {label}")
+    elif ending.status is RunStatus.FAILED:
         hints.insert(0, f"joblens rerun {label} --failed")
     return [*_steps_to_grow(ending), "  " + " · ".join(hints)]
 

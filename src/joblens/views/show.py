@@ -38,7 +38,7 @@ NO_DETAILS = Details()
 Pairs = Sequence[tuple[str, str]]
 
 
-def render_show(
+def render_show(  # noqa: PLR0913 - one part of the page each
     record: Record,
     samples: Sequence[Sample],
     *,
@@ -48,8 +48,9 @@ def render_show(
     details: Details = NO_DETAILS,
     provenance: Provenance | None = None,
     waits: str = "",
+    raised: str = "",
 ) -> list[str]:
-    """`waits`: where a job that has not begun does, in words."""
+    """`waits`: where a job that has not begun does, in words. `raised`: what recovery raised for it."""
     outcome = record.outcome
     lines = [*_head(record, now_us, paint), *(wrap(clean(waits), width, "  ") if waits else ())]
     if outcome is not None:
@@ -69,7 +70,7 @@ def render_show(
         lines += render_part("operators", look)
     lines += _more(record, parts_known(details, samples), width, paint)
     lines += _charts(samples, width, paint)
-    lines += [*_section("Job", paint), *_pairs(_job_pairs(record.job), paint)]
+    lines += [*_section("Job", paint), *_pairs(_job_pairs(record.job, raised), paint)]
     lines += _environment(record.job, width, paint)
     if record.attempt is not None:
         lines += [*_section("Ran on", paint), *_pairs(_attempt_pairs(record.attempt), paint)]
@@ -167,7 +168,7 @@ def _pairs(pairs: Pairs, paint: Palette) -> list[str]:
     ]
 
 
-def _job_pairs(job: Job) -> Pairs:
+def _job_pairs(job: Job, raised: str = "") -> Pairs:
     needs = job.requirements
     return [
         ("command", command_line(job) + (" (shell)" if job.is_shell else "")),
@@ -179,6 +180,7 @@ def _job_pairs(job: Job) -> Pairs:
         ("parameters", clean(json.encode(job.params).decode()) if job.params else ""),
         ("tags", clean(", ".join(job.tags))),
         ("asked for", _requirements(job)),
+        ("raised", clean(raised)),
         (
             "limits",
             "" if job.enforce or not any((needs.cpus, needs.memory_bytes, needs.pids)) else "not enforced",

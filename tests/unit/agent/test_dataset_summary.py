@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,10 +139,10 @@ def test_files_and_directories_that_vanish_are_left_out(
 ) -> None:
     real = os.stat
 
-    def stat_unless_gone(path: bytes | str, **named: int | bool | None) -> os.stat_result:
+    def stat_unless_gone(path: str | bytes, **named: Any) -> os.stat_result:
         if path == b"two.txt":
             raise FileNotFoundError(2, "No such file or directory")
-        return real(path, **named)  # type: ignore[arg-type]
+        return real(path, **named)
 
     monkeypatch.setattr(os, "stat", stat_unless_gone)
     shutil.rmtree(folder / "a" / "deep")

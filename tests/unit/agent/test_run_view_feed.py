@@ -1,9 +1,11 @@
 """What a view is told comes in order, though records come late."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from joblens.agent.run_view_feed import ViewFeed
 from joblens.model.job import Job, Record, Status
+from joblens.model.plan import PlannedJob
 from joblens.model.run import JobState, RunStatus
 
 
@@ -19,6 +21,9 @@ class Listening:
 
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
         self.heard.append((index, record.status))
+
+    def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
+        self.heard.append([job.name for job in jobs])
 
     def note(self, text: str) -> None: ...
 
@@ -52,3 +57,14 @@ def test_an_end_without_a_record_holds_nothing_up_in_the_end() -> None:
     feed.state(0, JobState.FAILED)
     feed.flush()
     assert view.heard == [(0, JobState.FAILED)]
+
+
+def test_added_jobs_are_told_before_their_states_and_after_ends_before_them() -> None:
+    view = Listening()
+    feed = ViewFeed(view)
+    feed.ended(0, 1, "a")
+    feed.jobs_added([PlannedJob(name="next", command="true")])
+    feed.state(1, JobState.READY)
+    assert view.heard == []
+    feed.recorded(record("a"))
+    assert view.heard == [(0, Status.SUCCESS), ["next"], (1, JobState.READY)]

@@ -67,3 +67,16 @@ def test_that_nothing_waits_any_more_is_told_after_something_did() -> None:
     assert tells.nothing_waits() == []
     tells.lines({"2": "Resources"})  # which was told before
     assert tells.nothing_waits() == []
+
+
+def test_a_job_knows_the_last_word_on_its_own_place() -> None:
+    places = ClusterPlaces(
+        events(
+            WorkPlaced((placed("1", "a"), placed("2", "b"), placed("9"))),
+            PlaceEnded("1", "NODE_FAIL", is_gone=True),
+            WorkPlaced((placed("3", "a"),)),
+            PlaceEnded("3", "OUT_OF_MEMORY", is_gone=True, others=("9",)),
+            PlaceEnded("2", "COMPLETED"),
+        )
+    )
+    assert [places.last_word(uuid) for uuid in ("a", "b", "c")] == ["OUT_OF_MEMORY", "", ""]

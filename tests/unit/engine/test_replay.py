@@ -14,9 +14,12 @@ from joblens.model.run import (
     ActionRan,
     JobCancelled,
     JobResult,
+    JobsReset,
     JobState,
     OutputsMissing,
+    RaisedRequest,
     RecoveryRan,
+    RequirementsRaised,
     RunEvent,
     RunFact,
     StopAskedFor,
@@ -312,3 +315,91 @@ def test_commands_of_the_worker_run_in_every_life_of_a_run() -> None:
     ran = facts(ActionRan(0, 0, "u", Status.SUCCESS), ActionRan(1, 0, "u", Status.SUCCESS))
     _, commands = resumed(plan_of(job("a"), actions=actions), [], ran)
     assert commands[0] == RunActionCommand(0, 0)
+
+
+# ---- jobs that were reset, and requests that were raised ------------------------------------------------
+
+
+def test_a_job_that_was_reset_runs_again_and_so_does_what_was_canceled_because_of_it() -> None:
+    plan = plan_of(job("a"), job("b", 0, when_blocked_fails=WhenBlockedFails.CANCEL), job("c"))
+    failed = [result(0, Status.FAILED, exit_code=3), result(2, Status.FAILED, exit_code=1)]
+    schedule, commands = resumed(plan, failed, facts(JobsReset(((0, 1), (1, 0)))))
+    assert [start.attempt for start in commands if isinstance(start, StartAttempt)] == [2]
+    assert [schedule.state_of(index).label for index in range(3)] == ["pending", "blocked", "failed"]
+
+
+def test_the_attempt_after_a_reset_counts_as_it_ended() -> None:
+    plan = plan_of(job("a"))
+    attempts = [result(0, Status.FAILED, 1, exit_code=3), result(0, Status.FAILED, 2, exit_code=4)]
+    schedule, commands = resumed(plan, attempts, facts(JobsReset(((0, 1),))))
+    assert starts(commands) == []
+    assert schedule.why(0) == "it ended with exit code 4"
+
+
+def test_a_success_that_was_reset_is_made_anew() -> None:
+    plan = plan_of(job("a"), job("b", 0))
+    done = [result(0, Status.SUCCESS, exit_code=0), result(1, Status.SUCCESS, exit_code=0)]
+    schedule, commands = resumed(plan, done, facts(JobsReset(((0, 1), (1, 1)))))
+    assert [start.attempt for start in commands if isinstance(start, StartAttempt)] == [2]
+    assert schedule.state_of(1) is JobState.BLOCKED
+    assert schedule.attempt_of(1) == 1
+
+
+def test_what_was_raised_holds_from_the_next_attempt_on() -> None:
+    plan = plan_of(job("a", memory_bytes=GIB, timeout_s=60.0))
+    killed = [result(0, Status.FAILED, 1, exit_code=137, reason="out-of-memory")]
+    events = facts(
+        RequirementsRaised((RaisedRequest(0, 1, memory_bytes=2 * GIB),)),
+        JobsReset(((0, 1),)),
+    )
+    _, commands = resumed(plan, killed, events)
+    assert commands[-1] == StartAttempt(0, 2, Requirements(memory_bytes=2 * GIB, timeout_s=60.0))
+
+
+def test_handlers_raise_what_recovery_had_raised_and_begin_to_count_anew() -> None:
+    rule = handler(exit_codes=(137,), max_retries=1, memory_factor=1.5)
+    plan = plan_of(job("a", memory_bytes=GIB, failure_handler=rule))
+    killed = [
+        result(0, Status.FAILED, attempt, exit_code=137, reason="out-of-memory") for attempt in (1, 2, 3)
+    ]
+    events = facts(
+        RequirementsRaised((RaisedRequest(0, 2, memory_bytes=2 * GIB),)),
+        JobsReset(((0, 2),)),
+    )
+    _, commands = resumed(plan, killed, events)
+    assert commands[-1] == StartAttempt(0, 4, Requirements(memory_bytes=3 * GIB))
+
+
+def test_a_reset_takes_back_that_someone_cancelled_the_job() -> None:
+    _, commands = resumed(plan_of(job("a")), [], facts(JobCancelled(0), JobsReset(((0, 0),))))
+    assert starts(commands) == [0]
+    _, commands = resumed(plan_of(job("a")), [], facts(JobsReset(((0, 0),)), JobCancelled(0)))
+    assert starts(commands) == []
+
+
+def test_an_outcome_of_an_earlier_run_can_be_reset() -> None:
+    plan = plan_of(job("a"), job("b", 0))
+    base = [result(0, Status.SUCCESS, exit_code=0), result(1, Status.SUCCESS, exit_code=0)]
+    _, commands = resumed(plan, [], facts(JobsReset(((0, 0), (1, 0)))), base=base, again=[])
+    assert [start.attempt for start in commands if isinstance(start, StartAttempt)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "jobs", "runs_again"),
+    [
+        (TriggerType.ON_WORKFLOW_COMPLETE, (), True),
+        (TriggerType.ON_JOBS_COMPLETE, (0,), True),
+        (TriggerType.ON_JOBS_COMPLETE, (1,), False),
+        (TriggerType.ON_WORKFLOW_START, (), False),
+    ],
+)
+def test_actions_run_again_when_the_jobs_they_follow_do(
+    trigger: TriggerType, jobs: tuple[int, ...], runs_again: bool
+) -> None:
+    spec = ActionSpec(trigger_type=trigger, action_type=ActionType.RUN_COMMANDS, commands=("x",))
+    plan = plan_of(job("a"), job("b"), actions=(PlannedAction(spec, jobs),))
+    past = [result(0, Status.FAILED, exit_code=1), result(1, Status.SUCCESS, exit_code=0)]
+    events = facts(ActionRan(0, 0, "u", Status.SUCCESS), JobsReset(((0, 1),)))
+    schedule, commands = resumed(plan, past, events)
+    commands += schedule.handle(AttemptEnded(0, 2, Status.SUCCESS, 0, "exited", 1.0), 1.0)
+    assert any(isinstance(command, RunActionCommand) for command in commands) is runs_again

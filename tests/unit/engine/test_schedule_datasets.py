@@ -1,5 +1,6 @@
 """Datasets in a schedule: who waits for what, when they are finalized, and what a failure means."""
 
+import random
 from typing import Any
 
 import pytest
@@ -19,10 +20,11 @@ from joblens.engine.run_events import (
 )
 from joblens.engine.schedule import Schedule
 from joblens.model.job import Status
-from joblens.model.plan import Plan, PlannedDataset
+from joblens.model.plan import Plan, PlannedDataset, PlannedJob
 from joblens.model.run import DatasetFinalized, JobResult, JobState, RunEvent, RunFact
 from joblens.model.workflow_spec import HashMode, WhenBlockedFails
 from tests.unit.engine.plans import OFFER, Talk, job, plan_of, starts
+from tests.unit.engine.simulated_machine import SimulatedMachine
 
 WAIT, CANCEL, RUN = WhenBlockedFails.WAIT, WhenBlockedFails.CANCEL, WhenBlockedFails.RUN
 
@@ -207,3 +209,47 @@ def test_a_rehearsal_goes_past_datasets() -> None:
     rehearsal = rehearse(Schedule(fan_in(), OFFER), {0: 1.0, 1: 2.0, 2: 1.0})
     assert [start.index for start in rehearsal.starts] == [0, 1, 2]
     assert rehearsal.makespan_s == 3.0
+
+
+def layered(seed: int) -> tuple[Plan, list[float]]:
+    """Layers of jobs with datasets between them, some of which nobody makes or reads."""
+    chance = random.Random(seed)
+    jobs: list[PlannedJob] = []
+    durations: list[float] = []
+    datasets, readable = [PlannedDataset("outside", "outside")], [0]
+    for layer in range(3):
+        made = len(datasets)
+        first, count = len(jobs), chance.randint(1, 4)
+        for number in range(count):
+            reads = tuple(sorted(chance.sample(readable, chance.randint(0, min(2, len(readable))))))
+            needed = sorted({index for place in reads for index in datasets[place].producers})
+            jobs.append(job(f"job_{layer}_{number}", *needed, input_datasets=reads, output_datasets=(made,)))
+            durations.append(chance.uniform(0.1, 3.0))
+        producers = tuple(range(first, first + count))
+        datasets.append(PlannedDataset(f"layer_{layer}", f"layer_{layer}", producers=producers))
+        readable.append(made)
+    return plan_of(*jobs, datasets=tuple(datasets)), durations
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_run_that_is_killed_anywhere_ends_as_if_it_had_not_been(seed: int) -> None:
+    plan, durations = layered(seed)
+    chance = random.Random(seed + 1000)
+    machine = SimulatedMachine(plan, OFFER, durations.__getitem__)
+    schedule = Schedule(plan, OFFER)
+    machine.play(schedule, chance.randint(0, 25))
+    while not machine.overs:
+        machine.die()
+        schedule = machine.restored(Schedule(plan, OFFER))
+        machine.play(schedule, chance.randint(5, 60))
+    assert schedule.counts() == {JobState.COMPLETED: len(plan.jobs)}
+    done = [result.index for result in machine.results if result.status is Status.SUCCESS]
+    assert sorted(done) == list(range(len(plan.jobs)))
+    finalized_at = {
+        noted.fact.place: noted.at_us for noted in machine.facts if isinstance(noted.fact, DatasetFinalized)
+    }
+    began_at = {start.index: at_s * 1e6 for at_s, start in machine.starts}
+    for index, planned in enumerate(plan.jobs):
+        assert all(finalized_at[place] <= began_at[index] for place in planned.input_datasets)
+    made = {place for place, dataset in enumerate(plan.datasets) if dataset.producers}
+    assert made <= finalized_at.keys()

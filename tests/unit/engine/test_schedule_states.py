@@ -317,3 +317,29 @@ def test_what_waits_for_memory_starts_when_there_is_more_of_it() -> None:
     talk = Talk(plan_of(big, big), Offer(cpus=4, memory_bytes=GIB))
     assert talk.schedule.running() == [0]
     assert starts(talk.say(OfferGrew(1, 2 * GIB))) == [1]
+
+
+@pytest.mark.parametrize(
+    ("method", "order"),
+    [
+        (None, [3, 4, 2, 1, 0]),
+        ("none", [3, 0, 1, 2, 4]),
+        ("gpus_runtime_memory", [3, 2, 1, 0, 4]),
+        ("gpus_memory_runtime", [3, 2, 0, 1, 4]),
+    ],
+)
+def test_jobs_sort_method_orders_ready_jobs_of_one_priority(method: str | None, order: list[int]) -> None:
+    plan = plan_of(
+        job("roomy", timeout_s=10.0, memory_bytes=3 * GIB),
+        job("long", timeout_s=20.0, memory_bytes=GIB),
+        job("gpu", gpus=1, timeout_s=30.0),
+        job("first", priority=1),
+        job("chain", timeout_s=5.0),
+        job("behind", 4, timeout_s=99.0),
+        other={} if method is None else {"jobs_sort_method": method},
+    )
+    talk = Talk(plan, Offer(cpus=1, memory_bytes=8 * GIB, gpus=("gpu0",)))
+    begun = starts(talk.commands)
+    for _ in range(5):
+        begun += starts(talk.ended(begun[-1]))
+    assert [index for index in begun if index != 5] == order

@@ -2,9 +2,9 @@
 
 from msgspec import structs
 
-from joblens.model.plan import Plan
+from joblens.model.plan import Plan, PlannedDataset
 from joblens.model.run_link import FileStamp
-from joblens.model.workflow_spec import FileSpec, UserDataSpec
+from joblens.model.workflow_spec import DatasetSpec, FileSpec, HashMode, UserDataSpec
 from joblens.plan.changes import FilesNow, LastSuccess, command_digest, jobs_to_run_again
 from tests.unit.plan.workflows import job, planned, workflow
 
@@ -90,3 +90,65 @@ def test_user_data_that_the_spec_gives_is_part_of_the_command() -> None:
         for data in ({"seed": 1}, {"seed": 2})
     )
     assert command_digest(before, before.jobs[0]) != command_digest(after, after.jobs[0])
+
+
+# ---- datasets ------------------------------------------------------------------------------------------
+
+
+def dataset_plan(mode: HashMode) -> Plan:
+    return planned(
+        workflow(
+            job("make", output_datasets=("parts",)),
+            job("read", input_datasets=("parts",)),
+            datasets=(DatasetSpec(name="parts", path="parts", hash_mode=mode),),
+        )
+    )
+
+
+def again_with(
+    plan: Plan, then: FileStamp | None, now: FileStamp, *, exists: bool = True
+) -> tuple[dict[str, str], int]:
+    """Which jobs run again and why, and how often the dataset was read for that."""
+    digests = {place: command_digest(plan, each) for place, each in enumerate(plan.jobs)}
+    success = {
+        0: LastSuccess(digests[0]),
+        1: LastSuccess(digests[1], () if then is None else (then,)),
+    }
+    read: list[str] = []
+
+    def dataset_of(dataset: PlannedDataset) -> FileStamp:
+        read.append(dataset.name)
+        return now
+
+    files = FilesNow(lambda path: FileStamp(path, None, 1 if exists else None), lambda _: None, dataset_of)
+    reasons = jobs_to_run_again(plan, success, files)
+    return {plan.jobs[place].name: why for place, why in reasons.items()}, len(read)
+
+
+def dataset_stamp(digest: str | None, mode: HashMode = HashMode.MANIFEST) -> FileStamp:
+    return FileStamp("parts", 10, digest=digest, files=2, hash_mode=mode.value)
+
+
+def test_a_dataset_with_the_same_hash_runs_nothing_again() -> None:
+    plan = dataset_plan(HashMode.MANIFEST)
+    assert again_with(plan, dataset_stamp("a"), dataset_stamp("a")) == ({}, 1)
+    changed = {"read": "dataset 'parts' has changed"}
+    assert again_with(plan, dataset_stamp("a"), dataset_stamp("b")) == (changed, 1)
+
+
+def test_a_dataset_without_a_hash_is_never_read_and_never_changed() -> None:
+    plan = dataset_plan(HashMode.NONE)
+    then = dataset_stamp(None, HashMode.NONE)
+    assert again_with(plan, then, dataset_stamp("b")) == ({}, 0)
+    gone = {"make": "dataset 'parts' is missing", "read": "needs 'make', which runs again"}
+    assert again_with(plan, then, dataset_stamp(None), exists=False) == (gone, 0)
+
+
+def test_what_needs_no_reading_is_found_out_first() -> None:
+    plan = dataset_plan(HashMode.CONTENT)
+    new = {"read": "dataset 'parts' is new to it"}
+    assert again_with(plan, None, dataset_stamp("a")) == (new, 0)
+    other = {"read": "the hash mode of dataset 'parts' has changed"}
+    assert again_with(plan, dataset_stamp("a"), dataset_stamp("a")) == (other, 0)
+    as_file = {"read": "dataset 'parts' is new to it"}
+    assert again_with(plan, FileStamp("parts", 10, 5, "a"), dataset_stamp("a")) == (as_file, 0)

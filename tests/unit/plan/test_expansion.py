@@ -12,8 +12,10 @@ from joblens.model.job import Requirements
 from joblens.model.workflow_spec import (
     ActionSpec,
     ActionType,
+    DatasetSpec,
     FailureHandler,
     FileSpec,
+    HashMode,
     ParameterMode,
     RequirementsSpec,
     RetryRule,
@@ -272,3 +274,38 @@ def test_a_path_written_in_two_ways_is_one_file(other: str) -> None:
     assert plan.jobs[0].depends_on == (1,)
     assert [file.producer for file in plan.files] == [1, 1]
     assert plan.jobs[0].command == f"cat {other}"  # as it was written
+
+
+def test_a_dataset_knows_all_that_fill_it_and_its_readers_wait_for_them() -> None:
+    plan = planned(
+        workflow(
+            job("join", "join ${datasets.input.parts}"),
+            job("part_{i}", "part {i} ${datasets.output.parts}", parameters={"i": "1:3"}),
+            job("more", output_datasets=("again",)),
+            job("part_and_list", "x ${datasets.output.parts}", output_datasets=("parts",)),
+            datasets=(
+                DatasetSpec(name="parts", path="{root}/parts/", description="of {root}"),
+                DatasetSpec(name="again", path="out/parts", hash_mode=HashMode.NONE),
+            ),
+            variables={"root": "out"},
+        )
+    )
+    parts, again = plan.datasets
+    assert (parts.path, parts.description, parts.hash_mode) == ("out/parts/", "of out", HashMode.MANIFEST)
+    assert parts.producers == again.producers == (1, 2, 3, 4, 5)  # two names of one directory
+    assert plan.jobs[0].depends_on == (1, 2, 3, 4, 5)
+    assert plan.jobs[0].command == "join out/parts/"
+    assert [each.output_datasets for each in plan.jobs[1:]] == [(0,), (0,), (0,), (1,), (0,)]
+
+
+def test_datasets_are_repeated_for_their_parameters() -> None:
+    plan = planned(
+        workflow(
+            job("make_{k}", "make ${datasets.output.set_{k}}", parameters={"k": ["a", "b"]}),
+            datasets=(DatasetSpec(name="set_{k}", path="out/{k}", parameters={"k": ["a", "b"]}),),
+        )
+    )
+    assert [(each.name, each.path, each.producers) for each in plan.datasets] == [
+        ("set_a", "out/a", (0,)),
+        ("set_b", "out/b", (1,)),
+    ]

@@ -43,6 +43,19 @@ def test_all_values_stand_together_for_empty_braces() -> None:
     assert lines("f {}", ":::", "a b", ":::", "c") == ["f 'a b' c"]
 
 
+def test_braces_alone_run_each_line_as_a_command() -> None:
+    FILES["c.txt"] = ["echo a | tr a b", "# a comment", "  ", "  # another", "true && echo 'x y'"]
+    assert lines("{}", "::::", "c.txt") == ["echo a | tr a b", "true && echo 'x y'"]
+    assert lines("{}", ":::", "echo a", "echo b", ":::", "1") == ["echo a 1", "echo b 1"]
+    command, sources = split_words(("{}", "::::", "c.txt"), FILES.__getitem__)
+    assert [job.name for job in mapped_jobs(command, sources)] == ["job_echo_a_tr_a_b", "job_true_echo_x_y"]
+
+
+def test_comments_alone_are_no_commands() -> None:
+    with pytest.raises(InputError, match="no commands"):
+        lines("{}", ":::", "# nothing")
+
+
 def test_values_go_to_the_end_where_no_place_is_written() -> None:
     assert lines("echo hi", ":::", "1") == ["echo hi 1"]
     assert lines("echo", "hi", ":::", "a b") == ["echo hi 'a b'"]

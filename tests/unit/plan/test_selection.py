@@ -29,6 +29,8 @@ def test_only_is_just_the_named_ones() -> None:
     assert chosen(only=("clean_2", "report")) == ["clean_2", "report"]
     assert chosen(only=("clean_*",)) == ["clean_1", "clean_2"]
     assert chosen(only=("label:io",)) == ["fetch", "report"]
+    assert chosen(only=("regex:^(clean|train)_2$",)) == ["clean_2", "train_2"]
+    assert chosen(only=("regex:an",)) == ["clean_1", "clean_2"]
 
 
 def test_skip_leaves_out_what_needs_the_skipped_too() -> None:
@@ -49,6 +51,8 @@ def test_each_choice_narrows_what_the_others_left() -> None:
     [
         ("clean_3", "--only: there is no job 'clean_3'; did you mean 'clean_"),
         ("x*", "--only: no job's name matches 'x*'"),
+        ("regex:^x", "--only: no job's name matches 'regex:^x'"),
+        ("regex:(", "--only: 'regex:(' is no regex: missing )"),
         ("label:gpuu", "--only: no job has the label 'gpuu'; did you mean 'gpu'?"),
     ],
 )

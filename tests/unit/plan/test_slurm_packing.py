@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from joblens.model.job import Requirements
-from joblens.model.plan import Plan, PlannedAction, PlannedJob
+from joblens.model.plan import Declared, Plan, PlannedAction, PlannedJob, grow, growing
 from joblens.model.run import SlurmChoice
 from joblens.model.settings import SlurmSettings
 from joblens.model.units import GIB, MIB
@@ -84,6 +85,23 @@ def test_a_job_of_several_nodes_never_shares() -> None:
 def test_jobs_whose_scheduler_an_action_asks_share_what_it_brings() -> None:
     jobs = (job(0, scheduler="big"), job(1), job(2, scheduler="other"))
     assert packed(*jobs, actions=(nodes_action(),)) == {0, 1}
+
+
+def test_added_jobs_share_where_jobs_of_the_file_do() -> None:
+    plan = Plan(name="w", jobs=(job(),), declared=Declared(entries=1))
+    rooms = {"": None}
+    assert not choose_packing(plan, SlurmChoice(), rooms).shares(1, Requirements())
+    shared = choose_packing(plan, SlurmChoice(packing="allocations"), rooms)
+    assert shared.shares(1, Requirements())
+    assert not shared.shares(1, Requirements(nodes=2))
+    assert not choose_packing(plan, SlurmChoice(packing="jobs"), rooms).shares(1, Requirements())
+
+
+def test_allocations_are_sized_for_added_jobs_as_well() -> None:
+    plan = growing(Plan(name="w", jobs=(job(cpus=1),), declared=Declared(entries=1)))
+    packing = choose_packing(plan, SlurmChoice(packing="allocations"), {"": None})
+    grow(plan, [structs.replace(job(1, 0, cpus=6), spawned_by=0)])
+    assert demand_of_plan(plan, packing, "", places={0}).cpus == 6
 
 
 def test_several_partitions_offer_the_best_of_each() -> None:

@@ -1,7 +1,6 @@
 """What is refused before anything is asked of Ray."""
 
 import importlib.util
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -15,7 +14,7 @@ from joblens.runners.ray_placer import RayPlacer
 
 
 def placer(options: RunOptions) -> RayPlacer:
-    return RayPlacer(cast(Plan, SimpleNamespace(jobs=())), options, Settings(), cast(HireDesk, None), print)
+    return RayPlacer(Plan(name="w", jobs=()), options, Settings(), cast(HireDesk, None), print)
 
 
 def test_without_ray_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

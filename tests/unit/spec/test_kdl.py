@@ -133,3 +133,27 @@ def test_data_of_user_data_is_json_text() -> None:
 def test_what_nodes_cannot_say_is_told(text: str, words: str) -> None:
     (problem,) = parse_kdl_workflow(text).problems
     assert words in problem.message
+
+
+def test_older_words_for_nodes_are_read() -> None:
+    text = """
+name "w"
+resource_requirements "r" { num_cpus 1 }
+slurm_scheduler "s" { account "p" }
+job "a" { command "x"; resource_requirements_name "r"; scheduler_name "s" }
+job "b" { command "x"; blocked_by_job "a" }
+action {
+    trigger_type "on_jobs_ready"
+    action_type "schedule_nodes"
+    scheduler_name "s"
+    scheduler_type "slurm"
+    job_name "a"
+    job_name "b"
+}
+"""
+    value = parse_kdl_workflow(text).value
+    assert value["jobs"][0]["resource_requirements"] == "r"
+    assert value["jobs"][0]["scheduler"] == "s"
+    assert value["jobs"][1]["blocked_by"] == ["a"]
+    assert value["actions"][0]["jobs"] == ["a", "b"]
+    assert value["actions"][0]["scheduler"] == "s"

@@ -433,6 +433,16 @@ FROM run LEFT JOIN workflow ON workflow.uuid = run.workflow_uuid WHERE run.id = 
 SELECT at_us, fact FROM run_event INDEXED BY run_event_turn
 WHERE run_id = ? AND kind IN ('started', 'ended') ORDER BY at_us, id
 
+-- name: spawned_in_run
+-- Batches of jobs that were added while it ran, in order.
+SELECT fact FROM run_event WHERE run_id = ? AND kind = 'spawned' ORDER BY id
+
+-- name: last_spawned_in_run
+SELECT fact FROM run_event WHERE run_id = ? AND kind = 'spawned' ORDER BY id DESC LIMIT 1
+
+-- name: raises_of_run
+SELECT fact FROM run_event WHERE run_id = ? AND kind = 'raised' ORDER BY id
+
 -- name: run_events
 SELECT run_event.id, run_event.uuid, run_event.at_us, run_event.fact
 FROM run JOIN run_event ON run_event.run_id = run.id

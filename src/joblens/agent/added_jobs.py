@@ -1,0 +1,84 @@
+"""Jobs that jobs of a run have added to it, taken into the plan of its driver."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from joblens.agent.kit import Kit
+from joblens.model.plan import Plan
+from joblens.model.run import JobsSpawned
+from joblens.model.secrets import SecretValues, secret_values
+from joblens.model.workflow_spec import JobSpec
+from joblens.plan.spawning import PlanExtender
+from joblens.stores.private_files import read_own
+
+# A command without its secrets could do anything.
+_WITHOUT_SECRETS = "echo 'joblens: the private file with the secrets of this job is gone' >&2; exit 125"
+
+
+class PrivateBatch(Struct, frozen=True):
+    """The fields of a JobsSpawned that may hold secrets, whole."""
+
+    jobs: tuple[JobSpec, ...]
+    state: Any = None
+
+
+def whole_batch(fact: JobsSpawned, spool_dir: str) -> JobsSpawned | None:
+    """Returns the batch as it was given; None where its private file is gone."""
+    if not fact.private:
+        return fact
+    try:
+        data = read_own(os.path.join(spool_dir, os.path.basename(fact.private)))
+        kept = msgspec.json.decode(data, type=PrivateBatch)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return structs.replace(fact, jobs=kept.jobs, state=kept.state)
+
+
+def secrets_of_batch(batch: JobsSpawned) -> SecretValues:
+    """Returns the values of its environments that are secret by their names."""
+    env: dict[str, str] = {}
+    for job in batch.jobs:
+        env |= job.env
+    return secret_values(env)
+
+
+class AddedJobs:
+    """`are_likely`: the file says so, or it has happened; whoever drives the run then asks at every end."""
+
+    def __init__(
+        self, plan: Plan, kit: Kit, add_secrets: Callable[[SecretValues], None], note: Callable[[str], None]
+    ) -> None:
+        """`plan`: a growing one."""
+        self._plan = plan
+        self._kit = kit
+        self._add_secrets = add_secrets
+        self._note = note
+        self._extender: PlanExtender | None = None  # made for the first batch
+        self.batches: list[JobsSpawned] = []  # that came since this process drives the run
+        self.are_likely = "dynamic_jobs" in plan.other or any(job.spawned_by >= 0 for job in plan.jobs)
+
+    def take(self, fact: JobsSpawned) -> int | None:
+        """Adds the jobs of a batch to the plan. -> the index of the first one; None: there are none, or the
+        plan has them already"""
+        self.are_likely = True
+        if fact.first < len(self._plan.jobs):
+            return None
+        batch = whole_batch(fact, self._kit.spool_dir)
+        if batch is None:
+            self._note(f"the secrets of {len(fact.jobs)} added jobs are not on this machine: they will fail")
+            batch = structs.replace(
+                fact, jobs=tuple(structs.replace(job, command=_WITHOUT_SECRETS) for job in fact.jobs)
+            )
+        if self._extender is None:
+            self._extender = PlanExtender(self._plan)
+        self.batches.append(batch)
+        if not self._extender.add(batch):
+            return None
+        secrets = secrets_of_batch(batch)
+        self._kit.add_secrets(secrets)
+        self._add_secrets(secrets)
+        return batch.first

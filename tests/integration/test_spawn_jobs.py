@@ -1,0 +1,435 @@
+"""Jobs that a running job adds to its run: checked, recorded once, and run."""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from joblens.agent.added_jobs import whole_batch
+from joblens.app.drivers import store_name
+from joblens.app.places import spool_dir
+from joblens.app.settings import load_settings
+from joblens.app.spawning import Caller, Spawned, lineage_state, spawn_in_run
+from joblens.app.specs import load_spec, plan_of_run
+from joblens.app.workflow_runs import create_run
+from joblens.model.errors import InputError
+from joblens.model.run import Run, RunOptions
+from joblens.model.settings import Settings
+from joblens.model.workflow_spec import JobSpec
+from joblens.model.writes import Write
+from joblens.plan.spawning import MOST_JOBS, MOST_STATE_BYTES
+from joblens.spec.spawn_file import read_spawn
+from joblens.stores.sqlite import SqliteStore
+from tests.conftest import wait_until
+from tests.integration.workflow_desk import WorkflowDesk, states
+
+FLOW = """
+name: loop
+dynamic_jobs: {max_iterations: 3}
+resource_requirements:
+  - {name: small, num_cpus: 1, memory: 64m}
+failure_handlers:
+  - {name: again, rules: [{exit_codes: [7], max_retries: 2}]}
+files:
+  - {name: made, path: made.txt}
+jobs:
+  - {name: seed, command: "true"}
+  - {name: other, command: "true"}
+"""
+
+
+class Desk:
+    """A run that nobody drives, and calls as its jobs would make them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings: Settings = load_settings(env={"JOBLENS_STORE": str(folder / "store.db")}).settings
+        self.store = SqliteStore(str(folder / "store.db"))
+        path = folder / "flow.yaml"
+        path.write_text(FLOW)
+        loaded = load_spec(str(path))
+        self.uuid = create_run(self.store, str(path), loaded, RunOptions(cwd=str(folder)), self.settings).uuid
+
+    @property
+    def run(self) -> Run:
+        return self.store.find_run(self.uuid)
+
+    def names(self) -> list[str]:
+        return [job.name for job in plan_of_run(self.run).jobs]
+
+    def spawn(self, *jobs: dict[str, Any], by: str = "seed", **more: Any) -> Spawned:
+        reading = read_spawn({"jobs": list(jobs)})
+        assert reading.problems == ()
+        caller = Caller(self.uuid, by, more.pop("attempt", 1), "", more.pop("caller_lineage", by))
+        return spawn_in_run(self.store, self.settings, caller, reading.jobs, **more)
+
+    def refused(self, *jobs: dict[str, Any], **more: Any) -> str:
+        before = self.run
+        with pytest.raises(InputError) as caught:
+            self.spawn(*jobs, **more)
+        assert self.run == before, "something was written"
+        return str(caught.value)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    desk.store.close()
+
+
+def job(name: str, command: str = "true", **more: Any) -> dict[str, Any]:
+    return {"name": name, "command": command, **more}
+
+
+# ---- one call --------------------------------------------------------------------------------------------
+
+
+def test_jobs_are_added_with_everything_a_file_can_say(one: Desk) -> None:
+    answer = one.spawn(
+        job("next", "echo ${files.input.made}", depends_on=["work"], cancel_on_blocking_job_failure=False),
+        job(
+            "work",
+            resource_requirements="small",
+            failure_handler="again",
+            priority=4,
+            label="heavy",
+            env={"A": "b"},
+            output_files=["made"],
+        ),
+        job("inline", resource_requirements={"num_cpus": 2}, depends_on=["other"]),
+        state={"generation": 1},
+    )
+    assert answer == Spawned(
+        lineage="seed",
+        iteration=1,
+        created=("next", "work", "inline"),
+        spawned_job_ids=(3, 4, 5),
+        state={"generation": 1},
+    )
+    run = one.run
+    assert run.jobs == 5
+    plan = plan_of_run(run)
+    following, work, inline = plan.jobs[2:]
+    assert following.depends_on == (0, 3)
+    assert following.command == "echo made.txt"
+    assert (work.requirements_name, work.requirements.cpus) == ("small", 1)
+    assert work.failure_handler is not None
+    assert (work.priority, work.label, work.spawned_by) == (4, "heavy", 0)
+    assert work.env == {
+        "A": "b",
+        "JOBLENS_ORCHESTRATOR_LINEAGE_ID": "seed",
+        "TORC_ORCHESTRATOR_LINEAGE_ID": "seed",
+    }
+    assert (inline.requirements.cpus, inline.depends_on) == (2, (0, 1))
+    assert one.store.runs(run.workflow_uuid)[-1].jobs == 5
+
+
+def test_the_same_batch_again_changes_nothing(one: Desk) -> None:
+    first = one.spawn(job("a"), job("b", depends_on=["a"]), state=1)
+    before = one.run
+    again = one.spawn(job("a"), job("b", depends_on=["a"]), state=2, attempt=2)
+    assert (again.created, again.existing) == ((), ("a", "b"))
+    assert (again.iteration, again.state) == (first.iteration, 1)
+    assert again.spawned_job_ids == first.spawned_job_ids
+    assert one.run == before
+
+
+def test_another_content_under_the_same_name_is_refused(one: Desk) -> None:
+    one.spawn(job("a", "echo 1", priority=1))
+    assert "'a' was added before with another content (command)" in one.refused(
+        job("a", "echo 2", priority=1)
+    )
+
+
+def test_a_batch_that_is_half_there_is_refused(one: Desk) -> None:
+    one.spawn(job("a"))
+    assert "'b' is new" in one.refused(job("a"), job("b"))
+    assert "the workflow file has it" in one.refused(job("other"))
+    assert "'seed' has added it" in one.refused(job("a"), by="other")
+
+
+def test_a_second_batch_of_one_attempt_is_another_iteration(one: Desk) -> None:
+    assert one.spawn(job("a")).iteration == 1
+    assert one.spawn(job("b", depends_on=["a"])).iteration == 2
+    assert plan_of_run(one.run).jobs[3].depends_on == (0, 2)
+
+
+def test_each_lineage_has_a_limit_of_its_own(one: Desk) -> None:
+    for place in range(3):
+        one.spawn(job(f"a{place}"))
+    told = one.refused(job("a3"))
+    assert "lineage 'seed' has added jobs 3 times" in told
+    assert "max_iterations" in told
+    assert one.spawn(job("b"), lineage="another").iteration == 1
+    assert one.spawn(state="end").iteration == 3  # a final state is no iteration
+    assert one.spawn(job("a0")).existing == ("a0",)  # neither is a batch that is there
+
+
+def test_an_empty_batch_stores_the_final_state(one: Desk) -> None:
+    one.spawn(job("a"), state={"at": 1})
+    one.spawn(state={"value": 7.5})
+    found = lineage_state(one.run, "seed", one.settings)
+    assert (found.iteration, found.state, found.is_final) == (1, {"value": 7.5}, True)
+    before = one.run
+    one.spawn(state={"value": 7.5})
+    assert one.run == before
+
+
+def test_all_mistakes_are_told_at_once_and_nothing_is_written(one: Desk) -> None:
+    told = one.refused(
+        job("a", resource_requirements="smal"),
+        job("a"),
+        job("b", depends_on=["c", "nobody"]),
+        job("c", depends_on=["b"], failure_handler="agan"),
+        job("d", input_files=["maed"], parameters={"i": "1:3"}),
+        job("seed"),
+    )
+    for text in (
+        "jobs[0].resource_requirements: there is no resource requirement 'smal'",
+        "did you mean 'small'?",
+        "two jobs of the batch are named 'a'",
+        "there is no job 'nobody'",
+        "there is no failure handler 'agan'",
+        "there is no file 'maed'",
+        "parameters is only for jobs of a workflow file",
+        "the run has a job 'seed' already: the workflow file has it",
+    ):
+        assert text in told
+    told = one.refused(job("b", depends_on=["c"]), job("c", depends_on=["b"]), job("d", depends_on=["d"]))
+    assert "jobs wait for each other: 'b' needs 'c' needs 'b'" in told
+    assert "'d' needs 'd'" in told
+
+
+def test_sizes_have_limits(one: Desk) -> None:
+    jobs = tuple(JobSpec(name=f"j{place}", command="true") for place in range(MOST_JOBS + 1))
+    caller = Caller(one.uuid, "seed", 1, "", "seed")
+    with pytest.raises(InputError, match="at most 10,000"):
+        spawn_in_run(one.store, one.settings, caller, jobs)
+    assert "bytes are too many" in one.refused(job("a"), state="x" * MOST_STATE_BYTES)
+    assert "lineage" in one.refused(job("a"), lineage="a\x1b[31m")
+    assert "JSON" in one.refused(job("a"), state=object())
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert "JSON" in one.refused(job("a"), state=deep)
+    assert one.spawn(job("a"), state=(1, 2)).state == [1, 2]
+
+
+def test_two_calls_at_the_same_moment_both_count(one: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between reading the run and writing to it another job adds its own."""
+    apply = one.store.apply
+    calls: list[int] = []
+
+    def others_first(writes: list[Write]) -> None:
+        if not calls:
+            calls.append(1)
+            one.spawn(job("first"), by="other")
+        apply(writes)
+
+    monkeypatch.setattr(one.store, "apply", others_first)
+    answer = one.spawn(job("second"))
+    assert answer.spawned_job_ids == (4,)
+    assert one.names() == ["seed", "other", "first", "second"]
+    assert [(batch.lineage, batch.first) for batch in one.run.spawned] == [("other", 2), ("seed", 3)]
+
+
+def test_a_job_that_could_never_fit_is_refused(one: Desk) -> None:
+    from joblens.model.job import Owner
+    from joblens.model.run import RunEvent, RunStarted
+    from joblens.model.writes import RunNoted
+
+    owner = Owner(host="h", boot_id="b", pid=1, start_ticks=1)
+    started = RunStarted(owner, 2.0, 1 << 30)
+    one.store.apply([RunNoted(RunEvent("11111111-1111-4111-8111-111111111111", one.uuid, 1, started))])
+    told = one.refused(job("a", num_cpus=3), job("b", memory="2g"), job("c", num_gpus=1))
+    for name in ("a", "b", "c"):
+        assert name in told
+
+
+def test_secrets_of_added_jobs_stay_out_of_the_store(one: Desk) -> None:
+    secret = "hunter2-hunter2"
+    one.spawn(
+        job("a", f"curl -H {secret} x", env={"API_TOKEN": secret, "PLAIN": "1"}), state={"api_key": secret}
+    )
+    stored = one.run
+    assert secret not in msgspec.json.encode(stored.spawned).decode()
+    [batch] = stored.spawned
+    assert batch.private
+    whole = whole_batch(batch, spool_dir(store_name(one.settings)))
+    assert whole is not None
+    assert whole.jobs[0].env["API_TOKEN"] == secret
+    assert lineage_state(stored, "seed", one.settings).state == {"api_key": secret}
+    assert one.spawn(job("a", f"curl -H {secret} x", env={"API_TOKEN": secret, "PLAIN": "1"})).existing == (
+        "a",
+    )
+    assert "secret in the name" in one.refused(job(f"b-{secret}", env={"API_TOKEN": secret}))
+
+
+# ---- runs ------------------------------------------------------------------------------------------------
+
+ORCHESTRATOR = """
+import os, sys, time
+from joblens import Orchestrator
+
+loop = Orchestrator.from_env(lineage_fallback="case")
+generation, last = loop.generation, int(sys.argv[1])
+with open("trace", "a") as trace:
+    trace.write(f"{os.environ['JOBLENS_JOB_NAME']} {generation}\\n")
+if generation >= last:
+    loop.converge(state={"generations": generation, "token": None})
+    sys.exit()
+following = generation + 1
+me = [sys.executable, __file__, str(last)]
+loop.spawn(
+    [
+        {"name": f"work{following}",
+         "command": f"echo work{following} $TORC_ORCHESTRATOR_LINEAGE_ID >> trace",
+         "resource_requirements": "small", "env": {"API_TOKEN": "not-for-the-store"}},
+        {"name": f"check{following}", "command": " ".join(me), "depends_on": [f"work{following}"]},
+    ],
+    state={"generation": following},
+)
+"""
+LOOP = """
+name: loop
+resource_requirements:
+  - {{name: small, num_cpus: 1, memory: 64m}}
+failure_handlers:
+  - {{name: again, rules: [{{exit_codes: [7], max_retries: 2}}]}}
+jobs:
+  - {{name: check0, command: "{python} loop.py {last}{more}", failure_handler: again}}
+"""
+LOOP_OF_THREE = ["check0", "work1", "check1", "work2", "check2", "work3", "check3"]
+
+
+def loop(last: int, more: str = "") -> str:
+    return LOOP.format(python=sys.executable, last=last, more=more)
+
+
+def test_a_loop_runs_until_it_has_converged(desk: WorkflowDesk) -> None:
+    (desk.folder / "loop.py").write_text(ORCHESTRATOR)
+    document = desk.run(loop(3), timeout=180.0)
+    assert states(document) == dict.fromkeys(LOOP_OF_THREE, "completed")
+    assert document["counts"] == {"completed": 7}
+    assert [row["added_by"] for row in document["results"]] == [
+        None,
+        "check0",
+        "check0",
+        *["check1"] * 2,
+        *["check2"] * 2,
+    ]
+    trace = (desk.folder / "trace").read_text().splitlines()
+    assert trace == ["check0 0", "work1 case", "check1 1", "work2 case", "check2 2", "work3 case", "check3 3"]
+    [shown] = desk.call("spawn-jobs", "--show", "--run", "loop", "--json", code=0).json
+    assert shown == {
+        "lineage": "case",
+        "iteration": 3,
+        "state": {"generations": 3, "token": None},
+        "is_final": True,
+    }
+    assert b"not-for-the-store" not in desk.store_path.read_bytes()
+    assert "check3" in desk.call("graph", "loop", code=0).stdout
+    assert desk.call("workflows", "--json", code=0).json[0]["last_run"]["jobs"] == 7
+    watched = desk.call("watch", "loop", "--once", code=0).stdout
+    assert "7 of 7 done" in watched
+
+
+def test_an_orchestrator_that_is_tried_again_adds_its_jobs_once(desk: WorkflowDesk) -> None:
+    (desk.folder / "loop.py").write_text(ORCHESTRATOR)
+    document = desk.run(loop(1, " && test $JOBLENS_ATTEMPT = 2 || exit 7"), timeout=180.0)
+    assert states(document) == dict.fromkeys(["check0", "work1", "check1"], "completed")
+    trace = (desk.folder / "trace").read_text().splitlines()
+    # The second attempt finds the batch of the first: the lineage has come to its end, so it adds nothing.
+    assert trace == ["check0 0", "check0 1", "work1 case", "check1 1"]
+
+
+def test_jobs_of_an_orchestrator_that_fails_stay_blocked_until_it_is_run_again(desk: WorkflowDesk) -> None:
+    (desk.folder / "loop.py").write_text(ORCHESTRATOR)
+    document = desk.run(loop(1, " && test -e fixed"), code=1, timeout=180.0)
+    assert states(document) == {"check0": "failed", "work1": "blocked", "check1": "blocked"}
+    (desk.folder / "fixed").touch()
+    again = desk.call("rerun", "loop", "--failed", "--json", code=0, timeout=180.0).json
+    assert states(again) == dict.fromkeys(["check0", "work1", "check1"], "completed")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_driver_killed_at_any_moment_loses_and_repeats_no_added_job(desk: WorkflowDesk, seed: int) -> None:
+    (desk.folder / "loop.py").write_text(ORCHESTRATOR)
+    path = desk.write(loop(3))
+    chance = random.Random(seed)
+    driver = desk.start("run", path)
+    wait_until((desk.folder / "trace").exists, timeout=60.0, what="the first job to begin")
+    kills = 0
+    while kills < 3 and driver.poll() is None:
+        time.sleep(chance.uniform(0.5, 3.0))
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.communicate()
+        kills += 1
+        driver = desk.start("resume", "loop")
+    printed, _ = driver.communicate(timeout=180)
+    assert driver.returncode == 0, printed
+    results = desk.call("results", "loop", "--json", code=0).json["results"]
+    assert {row["job_name"]: row["status"] for row in results} == dict.fromkeys(LOOP_OF_THREE, "completed")
+    works = [line for line in (desk.folder / "trace").read_text().splitlines() if line.startswith("work")]
+    assert works == ["work1 case", "work2 case", "work3 case"]
+    assert [batch.iteration for batch in desk.newest_run().spawned] == [1, 2, 3, 3]
+
+
+def test_a_part_of_a_run_keeps_the_jobs_that_were_added_to_it(desk: WorkflowDesk) -> None:
+    batch = {
+        "jobs": [
+            job("good", "echo good >> trace"),
+            job("bad", "test -e fixed && echo bad >> trace"),
+            job("last", "echo last >> trace", depends_on=["good", "bad"]),
+        ]
+    }
+    (desk.folder / "batch.json").write_text(json.dumps(batch))
+    command = f"{sys.executable} -m joblens spawn-jobs batch.json"
+    document = desk.run(FLOW.replace('command: "true"', f'command: "{command}"', 1), code=1, timeout=180.0)
+    assert states(document)["bad"] == "failed"
+    (desk.folder / "fixed").touch()
+    again = desk.call("rerun", "loop", "--failed", "--json", code=0, timeout=180.0).json
+    assert set(states(again).values()) == {"completed"}
+    assert sorted((desk.folder / "trace").read_text().split()) == ["bad", "good", "last"]
+    assert desk.call("rerun", "loop", "--changed", "--json", code=0, timeout=180.0).json["again"] == []
+
+
+def test_mistakes_in_a_file_are_shown_with_their_lines(desk: WorkflowDesk) -> None:
+    batch = "jobs:\n  - {name: a, command: x, depends_on: [nobody]}\n  - {name: b, command: y, num_cpu: 1}\n"
+    (desk.folder / "batch.yaml").write_text(batch)
+    command = f"{sys.executable} -m joblens spawn-jobs batch.yaml"
+    document = desk.run(FLOW.replace('command: "true"', f'command: "{command}"', 1), code=1, timeout=180.0)
+    rows = {row["job_name"]: row for row in document["results"]}
+    assert rows["seed"]["return_code"] == 2
+    printed = desk.call("logs", rows["seed"]["job_uuid"], "--stderr", code=0).stdout
+    assert "batch.yaml:3:" in printed
+    assert "num_cpus" in printed
+    assert "Traceback" not in printed
+
+
+def test_outside_of_a_job_nothing_can_be_added(desk: WorkflowDesk) -> None:
+    (desk.folder / "batch.json").write_text('{"jobs": []}')
+    refused = desk.call("spawn-jobs", "batch.json", code=2)
+    assert "only a job of a running workflow" in refused.stderr
+    assert "--final" in desk.call("spawn-jobs", code=2).stderr
+
+
+def test_who_watches_a_run_sees_the_jobs_that_are_added(desk: WorkflowDesk) -> None:
+    (desk.folder / "loop.py").write_text(ORCHESTRATOR)
+    driver = desk.start("run", desk.write(loop(2)), "--quiet")
+    wait_until((desk.folder / "trace").exists, timeout=60.0, what="the first job to begin")
+    watching = desk.start("watch", "loop")
+    printed, _ = watching.communicate(timeout=180)
+    driver.communicate(timeout=60)
+    assert watching.returncode == 0, printed
+    assert "✓ work2: done" in printed
+    assert "5 of 5 done: run completed" in printed
