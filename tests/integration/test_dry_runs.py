@@ -207,9 +207,9 @@ def test_slurm_shows_each_sbatch_as_the_run_submits_it(
     assert [job["name"] for job in document["jobs"]] == NAMES
     requests = document["cluster"]["requests"]
     assert [(one["stage"], one["kind"], one["name"], len(one["jobs"])) for one in requests] == [
-        (1, "job", "prepare", 1),
-        (2, "array", "train", 3),
-        (3, "job", "report", 1),
+        (1, "job", "sweep:prepare", 1),
+        (2, "array", "sweep:train", 3),
+        (3, "job", "sweep:report", 1),
     ]
     array = requests[1]
     assert array["argv"][:2] == ["sbatch", "--parsable"]
