@@ -1,6 +1,7 @@
 """Jobs that jobs of a run have added to it, taken into the plan of its driver."""
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from joblens.agent.kit import Kit
+from joblens.agent.run_facts import News, RunFacts
 from joblens.model.plan import Plan
 from joblens.model.run import JobsSpawned
 from joblens.model.secrets import SecretValues, secret_values
@@ -15,6 +17,7 @@ from joblens.model.workflow_spec import JobSpec
 from joblens.plan.spawning import PlanExtender
 from joblens.stores.private_files import read_own
 
+_ASK_AGAIN_S = 1.0
 # A command without its secrets could do anything.
 _WITHOUT_SECRETS = "echo 'joblens: the private file with the secrets of this job is gone' >&2; exit 125"
 
@@ -82,3 +85,39 @@ class AddedJobs:
         self._kit.add_secrets(secrets)
         self._add_secrets(secrets)
         return batch.first
+
+
+class JobsQuestion:
+    """Nothing is left to do: before the run is over, jobs that others have added must be known. A store that
+    is away is asked again until it answers, unless the run is being stopped: whoever resumes it asks then."""
+
+    def __init__(
+        self,
+        facts: RunFacts,
+        take: Callable[[list[News]], None],
+        answered: Callable[[], None],
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._facts = facts
+        self._take = take
+        self._answered = answered
+        self._is_stopping = is_stopping
+        self.next_wake_s: float | None = None
+
+    def ask(self) -> None:
+        self.next_wake_s = None
+        self._facts.fetch(self._then, self._otherwise)
+
+    def wake(self, now_s: float) -> None:
+        if self.next_wake_s is not None and now_s >= self.next_wake_s:
+            self.ask()
+
+    def _then(self, news: list[News]) -> None:
+        self._take(news)
+        self._answered()
+
+    def _otherwise(self) -> None:
+        if self._is_stopping():
+            self._answered()
+        else:
+            self.next_wake_s = time.monotonic() + _ASK_AGAIN_S

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from joblens.agent.added_jobs import AddedJobs
+from joblens.agent.added_jobs import AddedJobs, JobsQuestion
 from joblens.agent.file_stamps import FileStamps
 from joblens.agent.kit import Kit
 from joblens.agent.recovery import Recovery
@@ -70,7 +70,6 @@ from joblens.model.workflow_spec import WORKER_TRIGGERS
 _LOOK = "run:look"
 _SLOTS = "run:slots"
 _LOOK_EVERY_S = 1.0
-_ASK_AGAIN_S = 1.0
 _DRAW_EVERY_S = 0.2
 _HEADROOM_SHARE = 0.1  # of the time offered, kept for ending what still runs, at most
 _SWITCH_S = (
@@ -118,7 +117,9 @@ class RunDriver:
         self._next_draw_s = 0.0
         self._deadline_s: float | None = None
         self.added_jobs = AddedJobs(setup.plan, kit, self._maker.add_secrets, view.note)
-        self._ask_at_s: float | None = None  # for added jobs, once more: the store was away
+        self._question = JobsQuestion(
+            facts, self._take_facts, lambda: self._post(JobsAsked()), lambda: schedule.stopping is not None
+        )
         self.was_interrupted = False
 
     # ---- the whole run -------------------------------------------------------------------------------
@@ -238,7 +239,7 @@ class RunDriver:
             elif kind is FinalizeDataset:
                 self._datasets.finalize(command.place)  # type: ignore[union-attr]
             elif kind is AskForJobs:
-                self._ask_for_jobs()
+                self._question.ask()
             elif kind is AskForNodes:
                 self._hosts.ask_for_nodes(command.action)  # type: ignore[union-attr]
             else:
@@ -452,22 +453,6 @@ class RunDriver:
             self._feed.jobs_added(tuple(self._plan.jobs[first:]))
         return first
 
-    def _ask_for_jobs(self) -> None:
-        """Nothing is left to do: before the run is over, jobs that others have added must be known."""
-
-        def then(news: list[News]) -> None:
-            self._take_facts(news)
-            self._post(JobsAsked())
-
-        def otherwise() -> None:
-            if self._schedule.stopping is None:
-                self._ask_at_s = time.monotonic() + _ASK_AGAIN_S
-            else:
-                self._post(JobsAsked())
-
-        self._ask_at_s = None
-        self._facts.fetch(then, otherwise)
-
     def take_sample(self, name: str) -> None:
         """On the sampler's thread, for everything that was added to the sampler."""
         if name == _SLOTS:
@@ -513,7 +498,7 @@ class RunDriver:
             self._deadline_s,
             self._next_draw_s,
             self._starts.next_wake_s(),
-            self._ask_at_s,
+            self._question.next_wake_s,
         ]
         return min((at for at in due if at is not None), default=None)
 
@@ -527,8 +512,7 @@ class RunDriver:
             self._next_draw_s = now_s + _DRAW_EVERY_S
             self._view.tick()
         self._starts.wake()
-        if self._ask_at_s is not None and now_s >= self._ask_at_s:
-            self._ask_for_jobs()
+        self._question.wake(now_s)
         due_s = self._schedule.next_wake_s()
         if due_s is not None and due_s <= now_s:
             self._post(Tick())
