@@ -80,6 +80,8 @@ class RunSetup(Struct, frozen=True, kw_only=True):
 
     @property
     def logs_dir(self) -> str:
+        if self.run.is_command:
+            return self.output_dir  # its ticket names the job's own folder there
         name = f"{self.run.workflow_number or 0}_{self.run.number or 0}"
         return os.path.join(self.output_dir, "job_output", name)
 

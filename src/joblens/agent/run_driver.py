@@ -103,6 +103,7 @@ class RunDriver:
         self._next_draw_s = 0.0
         self._deadline_s: float | None = None
         self.was_interrupted = False
+        self.interrupted_by: int | None = None  # the first signal that asked for its end
 
     # ---- the whole run -------------------------------------------------------------------------------
 
@@ -469,6 +470,7 @@ class RunDriver:
             self._facts.fetch(self._take_facts)  # someone has written something into the store
             return
         self.was_interrupted = True
+        self.interrupted_by = self.interrupted_by or number
         drains = number == signal.SIGINT and self._setup.run.options.interrupt == "drain"
         is_first = self._schedule.stopping is None
         self.stop(StopMode.DRAIN if drains and is_first else StopMode.KILL, signal.Signals(number).name)

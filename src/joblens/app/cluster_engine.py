@@ -147,6 +147,10 @@ class ClusterEngine:
             warn=self._warn,
         )
 
+    def queue_of(self, planned: PlannedJob) -> str:
+        """Queue of the job's ticket. Raises PlacingError where the cluster has to be asked and is away."""
+        return self._queue_of()(planned)
+
     def _queue_of(self) -> Callable[[PlannedJob], str]:
         run, placer = self._run, self._placer
         if isinstance(placer, QueueChoice):

@@ -53,6 +53,7 @@ class Driven(Struct, frozen=True, kw_only=True):
     whys: Mapping[int, str]
     wall_s: float
     was_interrupted: bool = False
+    interrupted_by: int | None = None  # the signal
 
     def counts(self) -> dict[JobState, int]:
         found: dict[JobState, int] = {}
@@ -173,6 +174,7 @@ class _Driving:
                 whys=dict(schedule.whys),
                 wall_s=before_s + ended_s - began_s,
                 was_interrupted=driver.was_interrupted,
+                interrupted_by=driver.interrupted_by,
             )
             self._after(kit, setup)
             return driven

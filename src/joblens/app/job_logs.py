@@ -139,3 +139,45 @@ def follow_log(store: Store, uuid: str, stream: str, last_lines: int | None, car
     finally:
         if reader is not None:
             reader.close()
+
+
+class OutputFollower:
+    """Copies what a job prints to this process's own streams, while it runs and after its end."""
+
+    def __init__(self) -> None:
+        self._readers: dict[int, LogReader] = {}
+        self._attempt: tuple[int, str] | None = None
+        self._gone: set[int] = set()  # streams that nobody reads any more
+        self.ends_in_newline = {1: True, 2: True}
+        self.is_elsewhere = False  # the job has ended, and its files are not on this machine
+
+    def copy(self, record: Record) -> None:
+        """What has come since. An attempt that was lost with its worker is followed by the next one's."""
+        attempt = record.attempt
+        if attempt is None or not attempt.logs_dir:
+            return
+        if self._attempt != (attempt.number, attempt.logs_dir):
+            self._attempt = (attempt.number, attempt.logs_dir)
+            self.close()
+            names = ((1, STREAMS["stdout"]), (2, STREAMS["stderr"]))
+            self._readers = {
+                stream: LogReader(os.path.join(attempt.logs_dir, name)) for stream, name in names
+            }
+        for stream, reader in self._readers.items():
+            for chunk in reader.read_on():
+                self._write(stream, chunk)
+        self.is_elsewhere = record.status.is_final and not os.path.isdir(attempt.logs_dir)
+
+    def _write(self, stream: int, chunk: bytes) -> None:
+        self.ends_in_newline[stream] = chunk.endswith(b"\n")
+        view = memoryview(chunk)
+        try:
+            while view and stream not in self._gone:
+                view = view[os.write(stream, view) :]
+        except OSError:
+            self._gone.add(stream)  # the job goes on; its files have everything
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+        self._readers = {}

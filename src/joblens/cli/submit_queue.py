@@ -108,6 +108,12 @@ def _enqueue(session: Session, asked: "QueueRequest", given: dict[str, Any]) -> 
     from joblens.app.requests import seconds_of
 
     timeout_s = seconds_of("-t", given["wait_timeout"])
+    if given["engine"] in ("ray", "slurm"):
+        from joblens.cli.run_on_engine import care_for_command, submit_to_cluster
+
+        record = submit_to_cluster(session, given, asked)
+        told(session, record, given, lambda: care_for_command(session, record))
+        return
     (record,) = enqueue([asked], session.settings, session.options.config, session.warn)
     if given["wait"] and session.is_terminal and not session.json:
         _show_while_waiting(session, record, given, timeout_s)

@@ -142,6 +142,11 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     )  # of chance, as found in parameters, words, environment
 
 
+def is_of_workflow(job: Job) -> bool:
+    """Whether people know it as a job of a workflow. A command on a cluster has a run too, for itself."""
+    return job.run is not None and not job.run.is_command
+
+
 class Placement(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a cluster has put a job."""
 

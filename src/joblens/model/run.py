@@ -11,6 +11,8 @@ from msgspec import Struct, field
 from joblens.model.job import Owner, Status
 from joblens.model.placing import Placed
 
+COMMAND = "command"  # format of a run that is one command on a cluster, and of the workflow that has them
+
 
 class JobState(enum.IntEnum):
     """Of a job within a run. The numbers are those other tools know."""
@@ -55,6 +57,11 @@ class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     source: str = ""  # absolute path of the file; '' when there was none
     format: str = "yaml"
+
+    @property
+    def is_of_commands(self) -> bool:
+        """It holds single commands that ran on a cluster: lists of workflows leave it out."""
+        return self.format == COMMAND
 
 
 class SlurmChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,6 +125,10 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_at_us: int | None = None
     ended_at_us: int | None = None
     owner: Owner | None = None  # of the last start
+
+    @property
+    def is_command(self) -> bool:
+        return self.spec_format == COMMAND
 
 
 # ---- facts that are appended to a run -------------------------------------------------------------------
