@@ -12,6 +12,7 @@ STREAMS = {"stdout": "stdout.log", "stderr": "stderr.log"}
 _CHUNK = 1 << 18
 _TAIL_CHUNK = 1 << 16
 _NEWLINE = 0x0A
+_LAST_LINES, _LAST_BYTES = 10, 4096
 
 
 def printed_nothing(record: Record, stream: str) -> bool:
@@ -121,6 +122,17 @@ def read_log(record: Record, stream: str, last_lines: int | None) -> Iterator[by
         yield from reader.read_on()
     finally:
         reader.close()
+
+
+def printed_last(record: Record, stream: str) -> str:
+    """The last few lines of a stream, at most some kilobytes; '' where nothing was printed or kept."""
+    kept = b""
+    try:
+        for chunk in read_log(record, stream, _LAST_LINES):
+            kept = (kept + chunk)[-_LAST_BYTES:]
+    except (InputError, OSError):
+        return ""
+    return kept.decode(errors="replace")
 
 
 def follow_log(store: Store, uuid: str, stream: str, last_lines: int | None, care: Care) -> Iterator[bytes]:

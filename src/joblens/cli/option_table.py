@@ -211,12 +211,16 @@ QUEUE_OPTIONS = (
         RetryLost,
         help="When its worker is lost: safe: another takes it up; never: it ends as lost.",
     ),
-    _row("--wait", kind="flag", help="Wait for it; the exit code is then the job's."),
+    _row(
+        "--wait",
+        kind="flag",
+        help="Wait for it and print its result; the exit code is then the job's, or that of run FILE.",
+    ),
     _row(
         "-t",
         "--wait-timeout",
         metavar="TIME",
-        help="With --wait: give up after this long (exit code 124); the job goes on.",
+        help="With --wait: give up after this long (exit code 124); it goes on.",
     ),
 )
 GLOBAL_OPTIONS = (

@@ -53,6 +53,9 @@ def run_spec(session: Session, given: dict[str, Any]) -> None:
         return
     _check_place(session, options, base, detach=given["detach"])
     run = _create(session, loaded, options, base)
+    if given.get("wait"):
+        _detach_and_wait(session, run, given)
+        return
     if given["detach"]:
         detach(session, run, given["notify"])
         return
@@ -60,9 +63,7 @@ def run_spec(session: Session, given: dict[str, Any]) -> None:
 
 
 def submit_spec(session: Session, given: dict[str, Any]) -> None:
-    """`submit FILE` is `run FILE --detach`."""
-    if given["wait"]:
-        raise InputError("--wait goes with a command", hint="joblens wait RUN waits for a run")
+    """`submit FILE` is `run FILE --detach`, and waits for its end where that was asked for."""
     if given["engine"] is None and (session.settings.queue.broker or given["queue"]):
         given = {**given, "engine": "celery"}
     run_spec(session, {**given, **_no_run_options(), "detach": True})
@@ -196,11 +197,28 @@ def check_engine(
         check_for_workers(plan, options, session.settings, session.options.config, again)
 
 
+def _detach_and_wait(session: Session, run: "Run", given: dict[str, Any]) -> None:
+    """Prints its results at its end; ends with the exit code of `run FILE`."""
+    from joblens.app.detaching import detach_run
+    from joblens.cli.submitted import await_run
+
+    detach_run(run, session.settings, session.options.config, given["notify"])
+    if not session.json:
+        _say_detached(session, run)
+        session.flush()  # who waits may be killed, and still wants to know the run
+    await_run(session, run, given["wait_timeout"])
+
+
 def detach(session: Session, run: "Run", notify: str | None = None) -> None:
-    from joblens.analysis.workflow_rows import run_label
     from joblens.app.detaching import detach_run
 
     detach_run(run, session.settings, session.options.config, notify)
+    _say_detached(session, run)
+
+
+def _say_detached(session: Session, run: "Run") -> None:
+    from joblens.analysis.workflow_rows import run_label
+
     if session.json:
         document = {"workflow_id": run.workflow_number, "run_id": run.number, "run_uuid": run.uuid}
         session.write_json({**document, "run": run_label(run)})
