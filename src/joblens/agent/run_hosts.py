@@ -80,7 +80,7 @@ class RunHosts:
     def start(self, attempt: PreparedAttempt, start: StartAttempt, *, is_limited: bool) -> None:
         if self._tickets is not None:
             self._tickets.start(attempt, self._setup.plan.jobs[start.index])
-        elif is_limited:
+        elif is_limited or attempt.job.container is not None:
             self._sessions.start(attempt)
         else:
             self._slots.start(attempt, start.requirements, behind=start.behind)

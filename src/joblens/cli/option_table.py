@@ -101,8 +101,8 @@ JOB_OPTIONS = (
     _row("--container", metavar="IMAGE", help="Run it in a container made from this image."),
     _choice(
         "--container-engine",
-        ("docker", "podman"),
-        help="Which engine makes it. Default: the first that answers.",
+        ("docker", "podman", "apptainer"),
+        help="Which engine makes it. Default: docker or podman, the first that answers.",
     ),
     _row("--container-socket", metavar="PATH", help="Where the engine listens."),
     _row("--container-name", metavar="NAME", help="Name of the container. Default: the engine's choice."),

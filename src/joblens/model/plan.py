@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from joblens.model.delivery import RetryLost
-from joblens.model.job import Requirements
+from joblens.model.job import ContainerJob, Requirements
 from joblens.model.workflow_spec import (
     ActionSpec,
     ExecutionSpec,
@@ -61,6 +61,7 @@ class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     scheduler: str = ""
     queue: str = ""  # of the workers it is for; '': whatever the run says
     retry_lost: RetryLost | None = None  # None: as the settings say
+    container: ContainerJob | None = None  # None: it runs on the machine itself
 
     @property
     def parameters(self) -> dict[str, Any]:

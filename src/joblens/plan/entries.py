@@ -35,6 +35,7 @@ _JOB_KEYS = {
     "input_datasets": "input_datasets",
     "output_datasets": "output_datasets",
     "env": "env",
+    "container": "container",
     "label": "label",
     "queue": "queue",
 }

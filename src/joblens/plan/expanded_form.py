@@ -5,6 +5,8 @@ What expansion does not touch is taken over as written, so that reading the resu
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.workflow_spec import FileSpec
 from joblens.plan.substitution import Variables, with_variables
@@ -82,6 +84,8 @@ def _job(
             form[key] = job.requirements_name
         elif key == "failure_handler" and job.failure_handler is not None:
             form[key] = job.failure_handler.name
+        elif key == "container":
+            form[key] = False if job.container is None else to_builtins(job.container)
         elif key in ("input_datasets", "output_datasets"):
             values = {name: str(each) for name, each in job.parameters.items()}
             form[key] = _filled(_filled(value, known), Variables(values))
