@@ -53,7 +53,7 @@ def assert_no_container(desk: WorkflowDesk, engine: Engine) -> None:
 
 
 def check_results(desk: WorkflowDesk, engine: Engine, document: dict[str, object]) -> None:
-    rows = {row["job_name"]: row for row in document["results"]}  # type: ignore[index,attr-defined]
+    rows = {row["job_name"]: row for row in document["results"]}  # type: ignore[attr-defined]
     found = {name: (row["status"], row["return_code"]) for name, row in rows.items()}
     assert found == {
         "says_1": ("completed", 0),

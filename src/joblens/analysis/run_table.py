@@ -4,11 +4,12 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from joblens.analysis.history_form import returncode_of
 from joblens.analysis.outcome_numbers import mean_cpu_percent, peak_cpu_percent
 from joblens.analysis.rates import cpu_percent, unreclaimable_bytes
+from joblens.analysis.where_it_ran import WhereItRan, where_it_ran
 from joblens.model.job import Record
 from joblens.model.run import JobState
 from joblens.model.sample import Sample
@@ -34,6 +35,7 @@ class ResultRow(Struct, frozen=True, kw_only=True):
     avg_memory_bytes: int | None = None
     ended_at_us: int | None = None
     kept_from: str | None = None  # the earlier run whose outcome it keeps
+    where: WhereItRan = WhereItRan()
 
     @property
     def has_failed(self) -> bool:
@@ -43,7 +45,11 @@ class ResultRow(Struct, frozen=True, kw_only=True):
 def numbers_of(record: Record) -> dict[str, Any]:
     """The fields of a ResultRow that come out of a record."""
     outcome = record.outcome
-    fields: dict[str, Any] = {"job_id": record.number, "job_uuid": record.job.uuid}
+    fields: dict[str, Any] = {
+        "job_id": record.number,
+        "job_uuid": record.job.uuid,
+        "where": where_it_ran(record),
+    }
     if outcome is None:
         return fields
     usage = outcome.usage
@@ -103,4 +109,5 @@ def row_form(row: ResultRow) -> dict[str, Any]:
         "index": row.index,
         "job_uuid": row.job_uuid,
         "kept_from_run": row.kept_from,
+        **to_builtins(row.where),
     }

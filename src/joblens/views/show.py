@@ -243,6 +243,7 @@ def _output_pairs(attempt: Attempt | None, outcome: Outcome) -> Pairs:
         ("stdout", format_bytes(outcome.stdout_bytes)),
         ("stderr", format_bytes(outcome.stderr_bytes)),
         ("kept in", clean(attempt.logs_dir) if attempt is not None else ""),
+        ("worker", clean(outcome.worker)),
     ]
 
 
