@@ -123,14 +123,15 @@ def run_on_engine(session: Session, given: dict[str, Any]) -> None:
 
 def _finish(session: Session, record: "Record", signal: int | None) -> None:
     from joblens.app.queries import exit_code_of
+    from joblens.model.job import Status
 
     if signal == 2:
         sys.exit(-2)  # joblens dies of SIGINT too, for the shell script around it to see (__main__.entry)
     if signal is not None:
         sys.exit(128 + signal)
     outcome = record.outcome
-    if record.attempt is None and outcome is not None and outcome.error:
-        session.note(f"joblens: {outcome.error}")
+    if record.status in (Status.ERROR, Status.LOST) and outcome is not None and outcome.error:
+        session.note(f"joblens: error: {outcome.error}")
     sys.exit(exit_code_of(record))
 
 
