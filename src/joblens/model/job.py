@@ -182,6 +182,7 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_count: int | None = None
     memory_total_bytes: int | None = None
     gpu_count: int | None = None  # looked at where GPUs were asked for
+    gpu_devices: tuple[str, ...] = ()  # it was given, by a worker that chose them too
     placement: Placement | None = None  # by a cluster
     provenance: str = ""  # digest of what it ran in (model.provenance)
 
@@ -290,6 +291,11 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     job: Job
     attempt: Attempt | None = None
     outcome: Outcome | None = None
+
+    @property
+    def gpu_devices(self) -> tuple[str, ...]:
+        """Those it was given; a job that waited in a queue was recorded before its worker chose them."""
+        return (self.attempt.gpu_devices if self.attempt is not None else ()) or self.job.gpu_devices
 
     @property
     def inputs(self) -> tuple[FileStamp, ...]:

@@ -69,7 +69,7 @@ def render_show(
         lines += render_part("operators", look)
     lines += _more(record, parts_known(details, samples), width, paint)
     lines += _charts(samples, width, paint)
-    lines += [*_section("Job", paint), *_pairs(_job_pairs(record.job), paint)]
+    lines += [*_section("Job", paint), *_pairs(_job_pairs(record), paint)]
     lines += _environment(record.job, width, paint)
     if record.attempt is not None:
         lines += [*_section("Ran on", paint), *_pairs(_attempt_pairs(record.attempt), paint)]
@@ -167,7 +167,8 @@ def _pairs(pairs: Pairs, paint: Palette) -> list[str]:
     ]
 
 
-def _job_pairs(job: Job) -> Pairs:
+def _job_pairs(record: Record) -> Pairs:
+    job = record.job
     needs = job.requirements
     return [
         ("command", command_line(job) + (" (shell)" if job.is_shell else "")),
@@ -186,7 +187,7 @@ def _job_pairs(job: Job) -> Pairs:
         ("user", clean(job.user)),
         ("created", _instant(job.created_at_us)),
         ("bound to CPUs", clean(job.cpu_list)),
-        ("GPUs given", clean(", ".join(job.gpu_devices))),
+        ("GPUs given", clean(", ".join(record.gpu_devices))),
         ("CO2 factor", _grid_factor(job)),
         ("sampling", f"every {job.interval_s:g}s" if job.monitor else "off"),
     ]
