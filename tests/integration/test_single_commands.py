@@ -95,6 +95,41 @@ def test_people_know_it_by_its_job_alone(desk: WorkflowDesk) -> None:
     assert "already over" in desk.call("cancel", "1", code=0).stdout
 
 
+def test_its_run_is_neither_resumed_nor_repeated_as_a_workflow(desk: WorkflowDesk) -> None:
+    call(desk, "run", *ON_SLURM, "--", "sh", "-c", "exit 3", code=3)
+    for words in (("resume", "workflow:1"), ("rerun", "workflow:1", "--all"), ("run-jobs", "1")):
+        assert "joblens rerun 1" in desk.call(*words, code=2).stderr
+    assert (
+        "a container is on one node"
+        in call(desk, *("run", *ON_SLURM, "--nodes", "2", "--container", "x", "--", "true"), code=2).stderr
+    )
+
+
+def test_an_interrupt_withdraws_a_command_that_waits(
+    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = desk.folder / "away"
+    monkeypatch.setenv("JOBLENS_TEST_AWAY", str(away))
+    away.touch()
+    driver = desk.adopt(
+        subprocess.Popen(
+            argv("run", *ON_SLURM, "--", "sh", "-c", "echo ran > ran"),
+            cwd=desk.folder,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    )
+    assert driver.stderr is not None
+    assert "jobs wait" in driver.stderr.readline()
+    driver.send_signal(signal.SIGINT)
+    driver.communicate(timeout=60)
+    assert driver.returncode == -signal.SIGINT
+    assert only_record(desk).status is Status.CANCELLED
+    assert not (desk.folder / "ran").exists()
+
+
 def test_output_comes_while_the_command_runs(desk: WorkflowDesk) -> None:
     line = "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last"
     driver = desk.adopt(

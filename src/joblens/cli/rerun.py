@@ -58,11 +58,12 @@ def command(
 def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) -> None:
     from joblens.app.drivers import open_store_directly
     from joblens.app.kept_specs import hide_secrets
-    from joblens.app.run_checks import prepare_place, refuse_unfinished_base
+    from joblens.app.run_checks import prepare_place, refuse_command, refuse_unfinished_base
     from joblens.app.workflow_runs import check_plan, create_run
     from joblens.cli.run_spec import check_engine, detach, drive_in_front, show_dry_run
 
     store = session.store
+    refuse_command(base, store)
     if not given["dry_run"]:
         refuse_unfinished_base(base, store, session.settings)
     base = _whole(session, base, what)

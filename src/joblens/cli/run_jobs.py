@@ -20,7 +20,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     """Run all jobs of WORKFLOW, a number or a name, in a new run. workflows create-from-spec makes one."""
     from joblens.app.drivers import open_store_directly
     from joblens.app.kept_specs import hide_secrets, whole_run
-    from joblens.app.run_checks import prepare_place, refuse_driven
+    from joblens.app.run_checks import prepare_place, refuse_command, refuse_driven
     from joblens.app.specs import loaded_run
     from joblens.app.workflow_runs import check_plan, create_run
     from joblens.cli.run_spec import check_engine, detach, drive_in_front
@@ -33,6 +33,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     if not runs:
         raise UnknownRun(f"workflow {workflow.number} has no jobs yet", hint="joblens run FILE")
     newest = whole_run(store.find_run(runs[-1].uuid), store, session.settings)
+    refuse_command(newest, store)
     refuse_driven(newest, session.settings)
     options = replace(with_offer(newest.options, given), cwd=os.getcwd())
     loaded = loaded_run(newest)

@@ -73,6 +73,8 @@ def with_nodes(asked: "QueueRequest", given: dict[str, Any]) -> "QueueRequest":
 
     if given["nodes"] is None:
         return asked
+    if given["nodes"] > 1 and asked.request.container is not None:
+        raise InputError(f"--nodes {given['nodes']}: a container is on one node", hint="leave out --nodes")
     needs = replace(asked.request.requirements, nodes=given["nodes"])
     return replace(asked, request=replace(asked.request, requirements=needs))
 

@@ -51,7 +51,7 @@ def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
         requirements=plain.requirements,
         container=_container(given),
         env=plain.env,
-        here=runs_here(session.settings),
+        here=runs_here(session.settings) and given["engine"] not in ("ray", "slurm"),
     )
     missing = missing_device(device)
     if missing:  # else it would have been refused

@@ -7,6 +7,7 @@ from joblens.model.job import Requirements
 from joblens.model.plan import Plan, PlannedJob
 
 PLAN_NAME = "commands"
+_NEVER_RUN = "exit 125"  # the ticket has the real command; a plan needs one
 
 
 class CommandSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -23,5 +24,7 @@ def text_of_command(spec: CommandSpec) -> str:
 
 def plan_of_command(text: str) -> Plan:
     spec = json.decode(text, type=CommandSpec)
-    job = PlannedJob(name=spec.name, command="", requirements=spec.requirements, retry_lost=spec.retry_lost)
+    job = PlannedJob(
+        name=spec.name, command=_NEVER_RUN, requirements=spec.requirements, retry_lost=spec.retry_lost
+    )
     return Plan(name=PLAN_NAME, jobs=(job,))
