@@ -104,6 +104,24 @@ def test_they_do_so_on_nodes_of_a_cluster(
     check_results(desk, docker, json.loads(done.stdout))
 
 
+def test_one_of_them_can_run_again(desk: WorkflowDesk, docker: Engine) -> None:
+    desk.call("run", write(desk, FLOW, docker), code=1, timeout=120)
+    number = desk.records()["says_1"].number
+    (desk.folder / "data" / "said_1").unlink()
+    desk.call("rerun", f"job:{number}", code=0, timeout=60)
+    assert (desk.folder / "data" / "said_1").read_text().startswith("hello 1")
+
+
+def test_the_expanded_file_says_the_same(desk: WorkflowDesk, docker: Engine) -> None:
+    path = write(desk, FLOW, docker)
+    text = desk.call("expand", path, code=0).stdout
+    (desk.folder / "expanded.yaml").write_text(text)
+    again = desk.call("expand", "expanded.yaml", code=0).stdout
+    assert again == text
+    assert f"image: {IMAGE}" in text.replace('"', "").replace("'", "")
+    assert "container: false" in text
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_ended_leaves_no_container(
     desk: WorkflowDesk, engine: Engine, number: signal.Signals

@@ -82,7 +82,9 @@ def _command(record: Record, planned: PlannedJob | None) -> tuple[tuple[str, ...
         argv = _command_of_plan(record, planned)
     if not job.is_shell:
         return argv, None
-    return ((shell_of_workflows(), "-c", argv[0]), None) if is_of_workflow(job) else ((), argv[0])
+    if not is_of_workflow(job) or job.container is not None:  # a container has a shell of its own
+        return (), argv[0]
+    return (shell_of_workflows(), "-c", argv[0]), None
 
 
 def _command_of_plan(record: Record, planned: PlannedJob | None) -> tuple[str, ...]:
