@@ -130,6 +130,30 @@ def test_an_interrupt_withdraws_a_command_that_waits(
     assert not (desk.folder / "ran").exists()
 
 
+def test_cancel_ends_a_command_that_waits(desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = desk.folder / "away"
+    monkeypatch.setenv("JOBLENS_TEST_AWAY", str(away))
+    away.touch()
+    driver = desk.adopt(
+        subprocess.Popen(
+            argv("run", *ON_SLURM, "--", "sh", "-c", "echo ran > ran"),
+            cwd=desk.folder,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    )
+    assert driver.stderr is not None
+    assert "jobs wait" in driver.stderr.readline()
+    desk.call("cancel", "1", code=0)
+    away.unlink()
+    driver.communicate(timeout=60)
+    assert driver.returncode == 125
+    assert only_record(desk).status is Status.CANCELLED
+    assert not (desk.folder / "ran").exists()
+
+
 def test_output_comes_while_the_command_runs(desk: WorkflowDesk) -> None:
     line = "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last"
     driver = desk.adopt(
@@ -270,6 +294,20 @@ def test_cancel_ends_a_submitted_command_in_slurm(slurm: SlurmServer, slurm_desk
     wait_until((desk.folder / "begun").exists, timeout=60)
     assert "cancelled" in desk.call("cancel", uuid, code=0).stdout
     wait_until(lambda: not slurm.ask("squeue", "--noheader", "--me").strip(), timeout=30)
+
+
+def test_scancel_ends_a_command_for_good(slurm: SlurmServer, slurm_desk: WorkflowDesk) -> None:
+    desk = slurm_desk
+    driver = desk.start("run", *ON_SLURM, "--", "sh", "-c", "echo begun >> begun; exec sleep 300")
+    wait_until((desk.folder / "begun").exists, timeout=60)
+    attempt = only_record(desk).attempt
+    assert attempt is not None
+    assert attempt.placement is not None
+    slurm.ask("scancel", attempt.placement.job_id)
+    driver.communicate(timeout=60)
+    assert driver.returncode == 125
+    assert only_record(desk).status is Status.CANCELLED
+    assert desk.lines("begun") == ["begun"]
 
 
 def test_a_tool_runs_on_slurm(slurm: SlurmServer, slurm_desk: WorkflowDesk) -> None:

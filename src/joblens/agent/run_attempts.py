@@ -330,7 +330,7 @@ class AttemptMaker:
 
 
 def _ids_inside(common_env: Mapping[str, str]) -> dict[str, str]:
-    """What a job in a container is told of its run: nothing that is of use on the machine alone."""
+    """Variables that name the run, for a container; paths of the machine mean nothing in it."""
     return {name: value for name, value in common_env.items() if name.endswith("_ID") or "NUMBER" in name}
 
 

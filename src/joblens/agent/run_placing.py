@@ -27,6 +27,7 @@ _LOOK_SOON_S, _LOOK_LATE_S = 0.5, 2.0
 _PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 30.0  # after the cluster could not be asked
 _UNCOVERED_S = 3.0  # before what the cluster took but gave no place is handed in again
 _LOST_EVERY_S = 2.0
+_CANCELLED = "CANCELLED"  # as Slurm says it: CANCELLED by 1000
 _WITHOUT_A_PLACE = (Status.CANCELLED, Status.ERROR, Status.LOST)  # how a job may end that nobody began
 
 
@@ -37,6 +38,8 @@ class ClusterSide(Struct, frozen=True, kw_only=True):
     lease_s: float
     journals: Journals
     placed: tuple[Placed, ...] = ()  # by an earlier driver of the run, and not over as far as is known
+    # Of one command: who cancels its place in the cluster (scancel) means the command.
+    ends_with_place: bool = False
 
 
 class Telling(Struct, frozen=True, kw_only=True):
@@ -49,6 +52,7 @@ class Telling(Struct, frozen=True, kw_only=True):
     waits: Callable[[str, str], None]  # (uuid, why): a job waits at the cluster
     has_taken_back: Callable[[], None]
     cannot_be: Callable[[Sequence[str], str], None]  # these jobs will never get a place, and why
+    cancel: Callable[[str], None]  # this job was cancelled in the cluster
 
 
 class RunPlacing:
@@ -330,6 +334,11 @@ class RunPlacing:
         placed = self._places.remove(news.job_id)
         self._whys.pop(news.job_id, None)
         named = frozenset(news.uuids or (placed.uuids if placed is not None else ()))
+        if self._side.ends_with_place and news.word.startswith(_CANCELLED):
+            for uuid in named & self._parcels.keys():
+                self._placed_at_s[uuid] = time.monotonic()  # not to be placed again meanwhile
+                self._telling.cancel(uuid)
+            return []
         if news.state is PlaceState.GONE:
             own = frozenset(self._parcels)
             self._store.ask(

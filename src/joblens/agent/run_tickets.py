@@ -108,6 +108,7 @@ class RunTickets:
             waits=self._reports.waits,
             has_taken_back=self._look_soon,
             cannot_be=self._cannot_be,
+            cancel=self._reports.cancelled,
         )
         return RunPlacing(self._kit, side.call, self._desk, telling)
 

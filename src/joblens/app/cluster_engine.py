@@ -140,6 +140,7 @@ class ClusterEngine:
                 lease_s=settings.queue.lease,
                 journals=journals,
                 placed=placed_before(store, run.uuid),
+                ends_with_place=run.is_command,
             ),
             queue_of=self._queue_of(),
             retry_lost=settings.queue.retry_lost,

@@ -164,7 +164,7 @@ class OutputFollower:
         self.is_elsewhere = False  # the job has ended, and its files are not on this machine
 
     def copy(self, record: Record) -> None:
-        """What has come since. An attempt that was lost with its worker is followed by the next one's."""
+        """Copies what has come since the last call. After an attempt that was lost comes the next one's."""
         attempt = record.attempt
         if attempt is None or not attempt.logs_dir:
             return

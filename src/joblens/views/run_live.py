@@ -193,7 +193,7 @@ def _running(progress: RunProgress, width: int, paint: Palette, room: int) -> li
         ]
         for job in shown
     ]
-    columns = _COLUMNS
+    columns: Sequence[Column] = _COLUMNS
     if not any(job.where for job in shown):
         columns, rows = _COLUMNS[:-1], [row[:-1] for row in rows]
     lines = render_table(columns, rows, width, paint)
