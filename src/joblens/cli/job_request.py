@@ -102,7 +102,7 @@ def options_of_container(container: ContainerJob | None) -> dict[str, Any]:
 
 
 def refuse_spec_options(given: dict[str, Any]) -> None:
-    """What only a workflow file has a use for."""
+    """Raises InputError for options that only a workflow file takes."""
     from joblens.cli.option_table import SPEC_OPTIONS
 
     for row in SPEC_OPTIONS:

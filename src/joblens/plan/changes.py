@@ -31,10 +31,10 @@ def command_digest(plan: Plan, job: PlannedJob) -> str:
     user data that the spec itself gives."""
     inputs = [plan.user_data[place] for place in job.input_user_data]
     given = [(data.name, data.data) for data in inputs if data.producer < 0]
-    told: tuple[Any, ...] = (job.command, job.invocation_script, sorted(job.env.items()), given)
+    content: tuple[Any, ...] = (job.command, job.invocation_script, sorted(job.env.items()), given)
     if job.container is not None:
-        told += (job.container,)
-    return blake2b(json.encode(told), digest_size=16).hexdigest()
+        content += (job.container,)
+    return blake2b(json.encode(content), digest_size=16).hexdigest()
 
 
 def jobs_to_run_again(
