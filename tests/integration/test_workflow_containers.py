@@ -214,3 +214,6 @@ def test_a_single_command_runs_in_apptainer(desk: WorkflowDesk, monkeypatch: pyt
     done = desk.call("run", *options, "--shell", "a | b", code=4)
     assert done.stdout == "exec m.sif /bin/sh -c a | b with 5\n"
     assert "docker and podman" in desk.call("run", *options, "--pull", "--", "true", code=2).stderr
+    (desk.folder / "say.sh").write_text("true\n")
+    refused = desk.call("submit", "bash", "say.sh", *options[:4], code=2).stderr
+    assert "docker or podman" in refused

@@ -28,6 +28,11 @@ def submit_tool(session: Session, given: dict[str, Any]) -> None:
     for name, flag in (("shell", "--shell"), ("tool", "--tool"), ("script", "--script"), ("cwd", "--cwd")):
         if given[name]:
             raise InputError(f"{flag} is for a command; {given['tool_name']} is a tool and says that itself")
+    if given["container_engine"] == "apptainer":
+        raise InputError(
+            "--container-engine apptainer: a tool's container is made by docker or podman",
+            hint="a command can run in Apptainer: joblens submit --container-engine apptainer … -- COMMAND",
+        )
     asked = _tool_request(session, given)
     for folder in tool_shelf().passed_over:  # it may have had another tool of that name
         session.warn(folder)
