@@ -174,6 +174,9 @@ jobs:
 """
     run(desk, text)
     assert sorted(desk.lines("ran")) == ["3", "GPU-5"]
+    records = desk.records().values()
+    assert sorted(record.gpu_devices for record in records) == [("3",), ("GPU-5",)]
+    assert "GPU-5" in desk.call("show", "device_1").stdout + desk.call("show", "device_2").stdout
 
 
 def test_a_job_that_ends_cleanly_because_its_place_ends_is_not_done(

@@ -554,3 +554,38 @@ def _waits_for_label(desk: WorkflowDesk) -> bool:
 def _worker_of(record: Record) -> str:
     assert record.outcome is not None
     return record.outcome.worker
+
+
+# ---- single commands: joblens run --engine … -- COMMAND ----------------------------------------------------
+
+SINGLE = ("--name", "single", "--tag", "t", "-p", "a=1", "--env", "GREETING=hello", "--timeout", "60")
+SINGLE_COMMANDS = {
+    "fails": ("sh", "-c", 'echo "$GREETING"; echo err >&2; exit 3'),
+    "not_there": ("no-such-program-at-all",),
+}
+
+
+def _single(engine: Engine, command: tuple[str, ...]) -> tuple[int, str, str, Record]:
+    options = [word for word in engine.options if word not in ("--packing", "jobs")]
+    done = engine.desk.call("run", *options, *SINGLE, "-q", "--", *command, timeout=120.0)
+    store = engine.desk.store()
+    try:
+        (record,) = store.records(HistoryQuery(limit=1))
+    finally:
+        store.close()
+    return done.code, done.stdout, done.stderr, record
+
+
+@pytest.mark.parametrize("command", SINGLE_COMMANDS.values(), ids=SINGLE_COMMANDS)
+def test_a_single_command_means_the_same(here: Engine, there: Engine, command: tuple[str, ...]) -> None:
+    if there.name == "slurm-allocation":
+        pytest.skip("one command has a Slurm job of its own")
+    code, out, err, expected = _single(here, command)
+    told = _single(there, command)
+    assert told[:2] == (code, out)
+    assert err.splitlines()[0] in told[2]
+    found = told[3]
+    assert _told(found) == _told(expected)
+    for name in ("argv", "is_shell", "name", "tool", "script", "params", "tags", "cwd", "requirements"):
+        assert getattr(found.job, name) == getattr(expected.job, name), name
+    assert found.job.env["GREETING"] == expected.job.env["GREETING"]

@@ -64,7 +64,7 @@ def bash(script: str, **params: Any) -> dict[str, Any]:
 
 
 def test_parameters_of_both_kinds_reach_the_script(desk: RunJoblens) -> None:
-    uuid = desk("submit", "bash", "say.sh", "-p", '{"x": 3}', "-p", "y=4", "--wait", code=0).stdout.strip()
+    uuid = desk("submit", "bash", "say.sh", "-p", '{"x": 3}', "-p", "y=4", "--wait", code=0).stdout.split()[0]
     status = desk("status", uuid, "--json", code=0).json
     assert status["result"]["stdout"] == "x is 3 and y 4\n"
     assert (status["tool"], status["script"], status["params"]) == ("bash", "say.sh", {"x": 3, "y": 4})
@@ -168,7 +168,7 @@ def test_parameters_reach_a_script_in_a_container(desk: RunJoblens, docker: Engi
     volumes = [word for volume in inside.volumes for word in ("--volume", volume)]
     where = ("--container", inside.image, "--container-engine", "docker", "--container-socket", docker.socket)
     words = ("bash", "say.sh", "-p", "x=5", *where, *volumes, "--container-network", "none")
-    uuid = desk("submit", *words, "--wait", code=0).stdout.strip()
+    uuid = desk("submit", *words, "--wait", code=0).stdout.split()[0]
     assert desk("status", uuid, "--json").json["result"]["stdout"] == "x is 5 and y \n"
 
 
@@ -287,7 +287,7 @@ def test_tasks_go_over_redis_to_a_worker(
     assert [one["pid"] for one in health["workers"]] == [worker.pid]
     record = desk("submit", "--wait", "--json", "--", "sh", "-c", "exit 5", code=5).json
     assert record["status"] == "failed"
-    uuid = desk("submit", "bash", "say.sh", "-p", "x=1", "--wait", code=0).stdout.strip()
+    uuid = desk("submit", "bash", "say.sh", "-p", "x=1", "--wait", code=0).stdout.split()[0]
     assert desk("status", uuid, "--json").json["result"]["worker"] == health["workers"][0]["name"]
     assert worker_lock(load_settings().settings).holder() is None  # none was started beside it
     worker.terminate()

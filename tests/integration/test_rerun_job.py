@@ -140,7 +140,16 @@ def test_options_of_a_run_are_refused_with_a_job(joblens: RunJoblens) -> None:
     joblens("run", "--name", "n", "--", "true", code=0)
     assert "go with a run" in joblens("rerun", "n", "--failed", code=2).stderr
     assert "--jobs goes with a run" in joblens("rerun", "n", "-j", "4", code=2).stderr
-    assert "--engine goes with a run" in joblens("rerun", "n", "--engine", "celery", code=2).stderr
+    assert "--partition goes with a run" in joblens("rerun", "n", "--partition", "p", code=2).stderr
+
+
+def test_a_job_runs_again_on_the_engine_that_is_asked_for(
+    joblens: RunJoblens, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_QUEUE_IDLE", "1s")
+    joblens("run", "--name", "n", "--", "sh", "-c", "exit 3", code=3)
+    joblens("rerun", "n", "--engine", "celery", code=3)
+    assert [bool(record.job.queue) for record in records(store_path)] == [False, True]
 
 
 @pytest.mark.parametrize("name", [b"data[1].csv", b"*.csv", b"data\xff.csv"])

@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.container_order import ENV_PREFIX
 from joblens.agent.device_env import device_env
-from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.output_folders import claim_for_run
 from joblens.agent.programs import Programs
 from joblens.agent.run_attempts import RUN_ATTEMPT_VARIABLES, PreparedAttempt
@@ -55,14 +53,8 @@ class ClaimedJob(Struct, frozen=True):
         return replace(
             self.attempt,
             job=replace(self.attempt.job, gpu_devices=devices),
-            env={**self.attempt.env, **self._device_env(devices)},
+            env={**self.attempt.env, **device_env(devices)},
         )
-
-    def _device_env(self, devices: tuple[str, ...]) -> dict[str, str]:
-        env = device_env(devices)
-        if self.claim.job.container is None:
-            return env
-        return {ENV_PREFIX + name: value for name, value in env.items()}
 
 
 class ClaimedJobs:
@@ -192,14 +184,11 @@ def places_of(asked: Requirements) -> int:
 
 
 def _env(claim: Claim) -> dict[str, str]:
-    """Changes to the worker's own environment. Into a container goes nothing else."""
+    """Changes to the worker's own environment; all that goes into a container."""
     env = {ATTEMPT_VARIABLE: str(claim.fence), **claim.ticket.order.env}
     if claim.job.run is not None:  # which counts its attempts itself; those that were lost come on top
         env |= {name: str(int(env[name]) + claim.fence - 1) for name in RUN_ATTEMPT_VARIABLES if name in env}
-    if claim.job.container is None:
-        return dict(env)
-    inside = {**env, JOB_ID_VARIABLE: claim.job.uuid}
-    return {ENV_PREFIX + name: value for name, value in inside.items()}
+    return env
 
 
 def _write_files(folder: str, files: Mapping[str, str]) -> None:

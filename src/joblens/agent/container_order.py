@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from joblens.model.containers import is_path
 from joblens.model.job import ContainerJob
 from joblens.probes.container_info import JOB_LABEL
 
@@ -36,6 +38,27 @@ def as_variables(order: ContainerOrder) -> dict[str, str]:
 
 def order_from(environ: Mapping[str, str]) -> ContainerOrder:
     return msgspec.json.decode(environ[ORDER_VARIABLE], type=ContainerOrder)
+
+
+def with_whole_paths(container: ContainerJob, cwd: str = "") -> ContainerJob:
+    """Volumes and socket from `cwd` on; '': from the current directory."""
+
+    def whole(path: str) -> str:
+        return os.path.abspath(os.path.join(cwd, os.path.expanduser(path)))
+
+    volumes = []
+    for text in container.volumes:
+        source, _, rest = text.partition(":")
+        volumes.append(f"{whole(source) if is_path(source) else source}:{rest}")
+    socket = container.socket
+    if socket and "://" not in socket:
+        socket = whole(socket)
+    return replace(container, volumes=tuple(volumes), socket=socket)
+
+
+def client_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Variables of the client by which these get into the container."""
+    return {ENV_PREFIX + name: value for name, value in env.items()}
 
 
 def container_env(environ: Mapping[str, str]) -> dict[str, str]:

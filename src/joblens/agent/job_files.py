@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from joblens.model.job import Job
+from joblens.model.job import Job, is_of_workflow
 from joblens.model.run_link import FileStamp
 from joblens.probes.file_names import as_text, remembered_path
 from joblens.probes.program_files import sha256_of, starting_words
@@ -79,13 +79,13 @@ def outputs_of(job: Job, cwd: str, started_at_us: int, largest: int) -> tuple[Fi
             found = _plain(remembered_path(path, cwd))
             if path == asked or (found is not None and found.st_mtime_ns >= newest_before_ns):
                 paths.setdefault(path)
-    if job.run is None and not job.attached and job.container is None:
+    if not is_of_workflow(job) and not job.attached and job.container is None:
         for word in _path_words(job.argv, is_shell=job.is_shell):
             found = _plain(remembered_path(word, cwd)) if word not in paths else None
             if found is not None and found.st_mtime_ns >= newest_before_ns and len(paths) < MOST_FILES:
                 paths.setdefault(word)
     stamps = []
-    left = largest * _MOST_READ if job.run is None else largest // _MOST_READ  # others wait behind it
+    left = largest // _MOST_READ if is_of_workflow(job) else largest * _MOST_READ  # others wait behind it
     for path in paths:
         one = stamp(path, cwd)
         if one.size is not None and one.size <= min(left, largest):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from joblens.agent.command_kind import CommandKind
-from joblens.model.job import Attempt, Job, Record
+from joblens.model.job import Attempt, Job, Record, is_of_workflow
 from joblens.model.lasting_env import is_lasting_env
 from joblens.model.provenance import Provenance, digest_of
 from joblens.model.run_link import FileStamp
@@ -140,7 +140,7 @@ class ProvenanceDesk:
                 attempt = replace(attempt, provenance=digest)
             if asked.wants_digests and self._waits_for(asked.has_inputs):
                 outcome = replace(outcome, inputs=asked.inputs)
-        if job.outputs or (job.run is None and (len(job.argv) > 1 or job.is_shell)):
+        if job.outputs or (not is_of_workflow(job) and (len(job.argv) > 1 or job.is_shell)):
             from joblens.agent.job_files import outputs_of
 
             outputs = outputs_of(job, job.cwd, attempt.started_at_us, self._largest)
@@ -162,7 +162,7 @@ class ProvenanceDesk:
             environment = tuple(sorted((name, job.env[name]) for name in job.env if is_lasting_env(name)))
         words: tuple[str, ...] = ()
         if job.container is None:
-            shell = shell_of_workflows() if job.is_shell and job.run is not None else "/bin/sh"
+            shell = shell_of_workflows() if job.is_shell and is_of_workflow(job) else "/bin/sh"
             words = starting_words(job.argv, is_shell=job.is_shell, shell=shell)
         kind = CommandKind(job.cwd, words, search, environment)
         if kind not in self._looks and len(self._looks) >= _MOST_KINDS:

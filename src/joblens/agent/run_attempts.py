@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -10,15 +11,17 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.agent.container_order import with_whole_paths
 from joblens.agent.device_env import device_env
 from joblens.agent.kit import Kit
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.run_commands import command_line
 from joblens.engine.run_events import RunActionCommand, RunRecovery, StartAttempt
+from joblens.model.containers import APPTAINER, apptainer_words
 from joblens.model.delivery import WorkerActions, WorkerCommand
 from joblens.model.errors import InputError
 from joblens.model.ids import uuid_of
-from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Requirements
+from joblens.model.job import Accounting, ContainerJob, EarlySignal, Granularity, Job, Requirements
 from joblens.model.plan import Plan, PlannedAction, PlannedJob
 from joblens.model.run import Run
 from joblens.model.run_link import FileStamp, RunLink
@@ -34,6 +37,7 @@ _UNSAFE = re.compile(r"[^\w.,+@=~-]")
 _LONGEST_NAME = 180
 _UUIDS_AT_ONCE = 64
 _COMMANDS_KNOWN = 16
+_SHELL_INSIDE = "/bin/sh"  # of a container
 _NO_REQUIREMENTS = Requirements()
 _NO_SECRETS = SecretValues({})
 _STREAMS = {
@@ -83,8 +87,8 @@ class RunSetup(Struct, frozen=True, kw_only=True):
 
 
 class PreparedAttempt(Struct, frozen=True):
-    """`env`: changes to the environment all attempts have in common. `streams`: as slots take it. `refusal`:
-    why it cannot be started."""
+    """`env`: changes to the environment all attempts have in common; of a container: all that goes into it.
+    `streams`: as slots take it. `refusal`: why it cannot be started."""
 
     job: Job
     argv: tuple[str, ...]
@@ -151,7 +155,9 @@ class AttemptMaker:
         """`data`: user data as it stands now."""
         planned = self._plan.jobs[start.index]
         written = self._written_env(planned)
+        container = self._container(planned)
         env = {
+            **(_ids_inside(self.common_env) if container is not None else {}),
             **written,
             "JOBLENS_JOB_NAME": planned.name,
             "JOBLENS_ATTEMPT": str(start.attempt),
@@ -162,11 +168,18 @@ class AttemptMaker:
         if start.gpus:
             env |= device_env(start.gpus)
         refusal = ""
+        shell = self._shell if planned.container is None else _SHELL_INSIDE
         try:
-            command, is_shell, argv = command_line(planned, data, self._shell)
+            command, is_shell, argv = command_line(planned, data, shell)
         except InputError as error:
-            command, is_shell, argv = planned.command, True, (self._shell, "-c", planned.command)
+            command, is_shell, argv = planned.command, True, (shell, "-c", planned.command)
             refusal = str(error)
+        if planned.container is not None and container is None:
+            argv = apptainer_words(
+                with_whole_paths(planned.container, self._setup.cwd), argv, gpus=planned.requirements.gpus
+            )
+            command, is_shell = shlex.join(argv), False
+            env |= {f"APPTAINERENV_{name}": value for name, value in written.items()}
         job = self._job(
             command,
             argv,
@@ -177,6 +190,7 @@ class AttemptMaker:
             planned=planned,
             start=start,
             inputs=inputs,
+            container=container,
         )
         given = {name: data[name] for name in self._data_names(planned) if name in data}
         if given:
@@ -198,10 +212,13 @@ class AttemptMaker:
         planned: PlannedJob | None = None,
         start: StartAttempt | None = None,
         inputs: tuple[FileStamp, ...] = (),
+        container: ContainerJob | None = None,
     ) -> Job:
         setup, execution = self._setup, self._plan.execution
         asked = start.requirements if start is not None else _NO_REQUIREMENTS
         recorded, added = setup.recorded_env, redact_env(env) if env else {}
+        if container is not None:  # into it goes what was written, and nothing of the surroundings
+            recorded, added = {}, redact_params(env)
         params = redact_params(planned.parameters) if planned is not None and planned.parameters else {}
         job = Job(
             uuid=self._new_uuid(),
@@ -215,7 +232,8 @@ class AttemptMaker:
             if planned is None or not planned.label
             else (*self._tags, f"label={planned.label}"),
             label="" if planned is None else planned.label,
-            cwd=setup.cwd,
+            cwd=setup.cwd if container is None else "",
+            container=container,
             env={**recorded, **added} if added else recorded,
             env_given=tuple(added),
             requirements=asked,
@@ -243,6 +261,12 @@ class AttemptMaker:
         )
         # Its name and tags are made from names that hide secrets already.
         return replace(self._secrets.hide_in_job(job), name=name, tags=job.tags) if self._secrets else job
+
+    def _container(self, planned: PlannedJob) -> ContainerJob | None:
+        """With whole paths; None: it has none, or one that needs no engine."""
+        if planned.container is None or planned.container.engine == APPTAINER:
+            return None
+        return with_whole_paths(planned.container, self._setup.cwd)
 
     def _data_names(self, planned: PlannedJob) -> list[str]:
         return [self._plan.user_data[place].name for place in planned.input_user_data]
@@ -346,6 +370,11 @@ class AttemptMaker:
         self._folders_known = len(jobs)  # it may grow
         numbered = f"{own}.{attempt}"
         return numbered if numbered not in self._all_folders else f"{own}.attempt-{attempt}"
+
+
+def _ids_inside(common_env: Mapping[str, str]) -> dict[str, str]:
+    """Variables that name the run, for a container; paths of the machine mean nothing in it."""
+    return {name: value for name, value in common_env.items() if name.endswith("_ID") or "NUMBER" in name}
 
 
 def safe_name(name: str) -> str:

@@ -121,6 +121,7 @@ class RunDriver:
             facts, self._take_facts, lambda: self._post(JobsAsked()), lambda: schedule.stopping is not None
         )
         self.was_interrupted = False
+        self.interrupted_by: int | None = None  # the first signal that asked for its end
 
     # ---- the whole run -------------------------------------------------------------------------------
 
@@ -409,6 +410,12 @@ class RunDriver:
         else:
             self._beside_ended(flight.what, uuid, Status.CANCELLED)
 
+    def cancelled(self, uuid: str) -> None:
+        flight = self._flights.get(uuid)
+        if flight is not None and isinstance(flight.what, StartAttempt):
+            self._facts.note(JobCancelled(flight.what.index, "cluster"))
+            self._cancel_job(flight.what.index)
+
     def offered(self, cpus: float, memory_bytes: int) -> None:
         offer = self._schedule.offer
         if cpus > offer.cpus or memory_bytes > offer.memory_bytes:
@@ -531,6 +538,7 @@ class RunDriver:
             self._facts.fetch(self._take_facts)  # someone has written something into the store
             return
         self.was_interrupted = True
+        self.interrupted_by = self.interrupted_by or number
         drains = number == signal.SIGINT and self._setup.run.options.interrupt == "drain"
         is_first = self._schedule.stopping is None
         self.stop(StopMode.DRAIN if drains and is_first else StopMode.KILL, signal.Signals(number).name)

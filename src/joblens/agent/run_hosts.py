@@ -83,7 +83,7 @@ class RunHosts:
             self._sessions.refuse(attempt)
         elif self._tickets is not None:
             self._tickets.start(attempt, self._setup.plan.jobs[start.index])
-        elif is_limited:
+        elif is_limited or attempt.job.container is not None:
             self._sessions.start(attempt)
         else:
             self._slots.start(attempt, start.requirements, behind=start.behind)

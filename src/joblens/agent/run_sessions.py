@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
+from joblens.agent.container_order import client_variables
 from joblens.agent.kit import Kit, Place, watch_name
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.marked import JOB_ID_VARIABLE
@@ -63,7 +64,7 @@ class RunSessions:
             job,
             LaunchPlan(
                 argv=attempt.argv,
-                env={**self._environ, **attempt.env, JOB_ID_VARIABLE: job.uuid},
+                env={**self._environ, **_variables(attempt), JOB_ID_VARIABLE: job.uuid},
                 cwd=job.cwd,
                 stdio=("/dev/null", *_streams(attempt.streams, output)),
             ),
@@ -151,6 +152,12 @@ class RunSessions:
             session.take_sample()
         else:
             session.watch_limits()
+
+
+def _variables(attempt: PreparedAttempt) -> dict[str, str]:
+    if attempt.job.container is None:
+        return attempt.env
+    return client_variables({**attempt.env, JOB_ID_VARIABLE: attempt.job.uuid})
 
 
 def _streams(streams: str, output: OutputFiles) -> tuple[str, str]:

@@ -135,7 +135,9 @@ class RunTickets:
         label = "" if planned.label in self._side.own_labels else planned.label
         queue = route_of(self._side.queue_of(planned), label)
         written = {name: value for name, value in attempt.job.env.items() if name in attempt.env}
-        env = {**self._common_env, **attempt.env}
+        env = dict(attempt.env)
+        if attempt.job.container is None:
+            env = {**self._common_env, **env}
         lost = self._lost_attempts.get(_place(attempt.job), 0)
         env |= {name: str(int(env[name]) + lost) for name in RUN_ATTEMPT_VARIABLES if lost and name in env}
         # It belongs to whoever holds its ticket, and has that one's environment.

@@ -159,6 +159,7 @@ class JobSession:
             cpu_count=kit.host.cpu_count,
             memory_total_bytes=kit.host.memory_total_bytes,
             gpu_count=count_gpus() if self.job.requirements.gpus else None,
+            gpu_devices=self.job.gpu_devices,
             provenance=ran_in,
         )
 

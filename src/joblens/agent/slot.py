@@ -220,6 +220,7 @@ class Slot:
             cpu_count=kit.host.cpu_count,
             memory_total_bytes=kit.host.memory_total_bytes,
             provenance=kit.ran_in(slot_job.job),
+            gpu_devices=slot_job.job.gpu_devices,
         )
 
     def receive(self) -> tuple[Any, ...] | None:

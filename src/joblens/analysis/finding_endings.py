@@ -96,7 +96,9 @@ def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  
 
 def _rerun(record: Record) -> str:
     run = record.job.run
-    return f"joblens rerun {_ident(record)}" if run is None else f"joblens resume {run.run_uuid[:8]}"
+    if run is None or run.is_command:
+        return f"joblens rerun {_ident(record)}"
+    return f"joblens resume {run.run_uuid[:8]}"
 
 
 def _timed_out(record: Record, outcome: Outcome) -> Finding:

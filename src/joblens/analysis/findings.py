@@ -10,7 +10,7 @@ from joblens.analysis.finding_efficiency import sizing_findings, waiting_finding
 from joblens.analysis.finding_endings import ending_findings
 from joblens.analysis.finding_starts import start_findings
 from joblens.model.finding import Finding, Severity
-from joblens.model.job import Job, Outcome, Record, Usage
+from joblens.model.job import Job, Outcome, Record, Usage, is_of_workflow
 from joblens.model.sample import Sample
 from joblens.model.units import MIB
 
@@ -67,7 +67,7 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
     if any(finding.code == Code.LEAK_SUSPECTED for finding in found):
         # What it would need next time is not what it used this time.
         found = [finding for finding in found if finding.code != Code.MEMORY_UNUSED]
-    if record.job.run is not None:
+    if is_of_workflow(record.job):
         found = [_in_words_of_the_file(finding) for finding in found]
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
 

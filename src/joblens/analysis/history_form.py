@@ -50,6 +50,7 @@ def to_history_record(record: Record) -> dict[str, Any]:
         form["detailed_profile"] = outcome.profile
     _add_job(form, record)
     _add_attempt(form, attempt)
+    _add_where(form, record)
     if outcome is not None:
         _add_outcome(form, outcome)
     form["accounting"] = _accounting_form(attempt, _NO_USAGE if outcome is None else outcome.usage)
@@ -126,6 +127,21 @@ def _add_attempt(form: dict[str, Any], attempt: Attempt | None) -> None:
         "memory_total_bytes": attempt.memory_total_bytes,
     }
     form["logs_dir"] = attempt.logs_dir
+
+
+def _add_where(form: dict[str, Any], record: Record) -> None:
+    """Only of jobs that ran on an engine: of others the host says it."""
+    if not record.job.queue:
+        return
+    from joblens.analysis.where_it_ran import where_it_ran  # not for every start of joblens
+
+    where = where_it_ran(record)
+    form["engine"] = where.engine
+    form["nodes"] = list(where.nodes)
+    form["cluster_job_id"] = where.cluster_job_id
+    form["node_id"] = where.node_id
+    if where.worker:
+        form["worker"] = where.worker
 
 
 def _add_outcome(form: dict[str, Any], outcome: Outcome) -> None:

@@ -107,7 +107,7 @@ def _requirements(view: JobView) -> Facts:
         _REQUIREMENTS.get(name, name): _amount(name, value)
         for name, value in to_builtins(job.requirements).items()
     }
-    more = {"cpu_list": job.cpu_list, "gpu_devices": ", ".join(job.gpu_devices)}
+    more = {"cpu_list": job.cpu_list, "gpu_devices": ", ".join(view.record.gpu_devices)}
     return {**asked, **{name: value for name, value in more.items() if value}}
 
 

@@ -4,11 +4,12 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from joblens.analysis.history_form import returncode_of
 from joblens.analysis.outcome_numbers import mean_cpu_percent, peak_cpu_percent
 from joblens.analysis.rates import cpu_percent, unreclaimable_bytes
+from joblens.analysis.where_it_ran import WhereItRan, where_it_ran
 from joblens.model.job import Record
 from joblens.model.run import JobState
 from joblens.model.sample import Sample
@@ -39,6 +40,7 @@ class ResultRow(Struct, frozen=True, kw_only=True):
     runtime_limit_s: float | None = None
     raised: str = ""  # what recovery raised for it, and after which attempt
     added_by: str | None = None  # the job that added it while the run went on; None: the file has it
+    where: WhereItRan = WhereItRan()
 
     @property
     def has_failed(self) -> bool:
@@ -53,6 +55,7 @@ def numbers_of(record: Record) -> dict[str, Any]:
         "job_uuid": record.job.uuid,
         "memory_limit_bytes": record.job.requirements.memory_bytes,
         "runtime_limit_s": record.job.requirements.timeout_s,
+        "where": where_it_ran(record),
     }
     if outcome is None:
         return fields
@@ -118,4 +121,5 @@ def row_form(row: ResultRow) -> dict[str, Any]:
         "runtime_limit_s": row.runtime_limit_s,
         "raised": row.raised or None,
         "added_by": row.added_by,
+        **to_builtins(row.where),
     }

@@ -196,6 +196,10 @@ class ClusterEngine:
             warn=self._warn,
         )
 
+    def queue_of(self, planned: PlannedJob) -> str:
+        """Queue of the job's ticket. Raises PlacingError where the cluster has to be asked and is away."""
+        return self._queue_of()(planned)
+
     def _queue_of(self) -> Callable[[PlannedJob], str]:
         """Jobs with a label are for workers that somebody starts, on the queue that these serve."""
         run, placer, usual = self._run, self._placer, self._settings.queue.name

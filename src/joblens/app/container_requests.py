@@ -4,11 +4,19 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import fields, replace
+from msgspec.structs import fields
 
-from joblens.agent.container_order import ENV_PREFIX
+from joblens.agent.container_order import client_variables
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.app.kernel_words import check_word
+from joblens.model.containers import (
+    APPTAINER,
+    ENGINES,
+    container_problems,
+    device_problem,
+    is_path,
+    volume_problem,
+)
 from joblens.model.errors import InputError
 from joblens.model.job import Accounting, ContainerJob
 
@@ -26,9 +34,9 @@ def check_container(container: ContainerJob, *, cwd: str | None, accounting: Acc
                 _check_utf8(f"container {name}", text)
     if not container.image.strip():
         raise InputError("the container's image is empty", hint="--container IMAGE")
-    if container.engine not in ("", "docker", "podman"):
-        raise InputError(f"container engine '{container.engine}': expected docker or podman")
-    if cwd is not None:
+    if container.engine not in ("", *ENGINES):
+        raise InputError(f"container engine '{container.engine}': expected docker, podman or apptainer")
+    if cwd is not None and container.engine != APPTAINER:
         raise InputError(
             "--cwd is a directory of this machine, and the job runs in a container",
             hint="--container-workdir DIR is one inside; --volume SRC:DST takes a folder there",
@@ -41,8 +49,10 @@ def check_container(container: ContainerJob, *, cwd: str | None, accounting: Acc
     for text in container.volumes:
         _check_volume(text)
     for text in container.devices:
-        if not text.startswith(("/", "nvidia.com/", "amd.com/", "intel.com/")):
-            raise InputError(f"--device {text}: expected a path such as /dev/fuse")
+        if problem := device_problem(text):
+            raise InputError(f"--device {text}: {problem}")
+    for key, problem in container_problems(container):
+        raise InputError(f"container {key}: {problem}")
 
 
 def _check_utf8(where: str, text: str) -> None:
@@ -54,37 +64,17 @@ def _check_utf8(where: str, text: str) -> None:
 
 
 def _check_volume(text: str) -> None:
-    parts = text.split(":")
-    if len(parts) not in (2, 3) or not all(parts):
-        raise InputError(f"--volume {text}: expected SOURCE:TARGET or SOURCE:TARGET:ro")
-    source, target = parts[:2]
-    if not target.startswith("/"):
-        raise InputError(f"--volume {text}: the target {target} has to begin with /")
-    if _is_path(source) and not os.path.exists(os.path.expanduser(source)):
+    if problem := volume_problem(text):
+        raise InputError(f"--volume {text}: {problem}")
+    source = text.partition(":")[0]
+    if is_path(source) and not os.path.exists(os.path.expanduser(source)):
         raise InputError(f"--volume {text}: there is no {source}", hint="make it first")
-
-
-def _is_path(source: str) -> bool:
-    """What does not look like one is the name of a volume the engine keeps."""
-    return source.startswith(("/", ".", "~"))
-
-
-def with_whole_paths(container: ContainerJob) -> ContainerJob:
-    volumes = []
-    for text in container.volumes:
-        source, _, rest = text.partition(":")
-        whole = os.path.abspath(os.path.expanduser(source)) if _is_path(source) else source
-        volumes.append(f"{whole}:{rest}")
-    socket = container.socket
-    if socket and "://" not in socket:
-        socket = os.path.abspath(socket)
-    return replace(container, volumes=tuple(volumes), socket=socket)
 
 
 def client_env(environ: Mapping[str, str], env: Mapping[str, str], uuid: str) -> dict[str, str]:
     """Of the client, with the container's variables among them: those somebody asked for, and no others."""
     inside = {**env, JOB_ID_VARIABLE: uuid}
-    return {**environ, JOB_ID_VARIABLE: uuid, **{ENV_PREFIX + name: value for name, value in inside.items()}}
+    return {**environ, JOB_ID_VARIABLE: uuid, **client_variables(inside)}
 
 
 def container_of(given: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:

@@ -66,6 +66,7 @@ class Driven(Struct, frozen=True, kw_only=True):
     whys: Mapping[int, str]
     wall_s: float
     was_interrupted: bool = False
+    interrupted_by: int | None = None  # the signal
 
     def counts(self) -> dict[JobState, int]:
         found: dict[JobState, int] = {}
@@ -201,6 +202,7 @@ class _Driving:
                 whys=dict(schedule.whys),
                 wall_s=before_s + ended_s - began_s,
                 was_interrupted=driver.was_interrupted,
+                interrupted_by=driver.interrupted_by,
             )
             self._after(kit, setup)
             return driven
@@ -243,7 +245,8 @@ class _Driving:
             enabled=enabled_places(self._plan, self._run.options),
             enforce=self._run.options.enforce and self._settings.limits.enforce,
             expected_s=kit.recorder.read(self._expected),
-            may_go_ahead=self._plan.execution.staggered_start_s <= 0,
+            may_go_ahead=self._plan.execution.staggered_start_s <= 0
+            and all(job.container is None for job in self._plan.jobs),  # an engine starts them
             may_grow=True,
             served_labels=None if self._run.options.engine == "local" else self._run.options.labels,
         )
@@ -321,7 +324,8 @@ class _Driving:
             cwd=cwd,
             store_url=store_for_jobs(settings, is_elsewhere=run.options.engine != "local"),
             output_dir=output_dir,
-            logs_dir=self._claim_logs_dir(os.path.abspath(output_dir)),
+            # The ticket of a single command names the job's own folder.
+            logs_dir=output_dir if run.is_command else self._claim_logs_dir(os.path.abspath(output_dir)),
             enforce=run.options.enforce and settings.limits.enforce,
             monitor=run.options.monitor and settings.job_metrics.enabled,
             probes=probes_of(run.options.probes, settings),

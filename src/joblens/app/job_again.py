@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from joblens.analysis.job_diff_values import Difference
 from joblens.model.errors import InputError, JoblensError
-from joblens.model.job import Job, Record
+from joblens.model.job import Job, Record, is_of_workflow
 from joblens.model.lasting_env import is_lasting_env
 from joblens.model.plan import PlannedJob
 from joblens.model.secrets import REDACTED
@@ -62,7 +62,7 @@ def _refuse_what_never_ran(record: Record) -> None:
 def _planned(record: Record, store: Store, settings: Settings) -> PlannedJob | None:
     """As its workflow has it, with what is secret there; None: it is of none, or that is gone."""
     link = record.job.run
-    if link is None or link.index < 0:
+    if link is None or link.index < 0 or link.is_command:
         return None
     from joblens.app.kept_specs import whole_run
     from joblens.app.specs import plan_of_run
@@ -82,7 +82,9 @@ def _command(record: Record, planned: PlannedJob | None) -> tuple[tuple[str, ...
         argv = _command_of_plan(record, planned)
     if not job.is_shell:
         return argv, None
-    return ((shell_of_workflows(), "-c", argv[0]), None) if job.run else ((), argv[0])
+    if not is_of_workflow(job) or job.container is not None:  # a container has a shell of its own
+        return (), argv[0]
+    return (shell_of_workflows(), "-c", argv[0]), None
 
 
 def _command_of_plan(record: Record, planned: PlannedJob | None) -> tuple[str, ...]:
@@ -120,7 +122,7 @@ def _environment(record: Record, planned: PlannedJob | None, given: Mapping[str,
 
 def _of_run(job: Job) -> dict[str, str]:
     """What a job of a workflow is told by joblens, as far as it means something outside of its run."""
-    if job.run is None:
+    if job.run is None or job.run.is_command:
         return {}
     told = {"RUN_ID": job.run.run_uuid, "OUTPUT_DIR": job.output_dir, "JOB_NAME": job.name, "ATTEMPT": "1"}
     joblens = {f"JOBLENS_{name}": value for name, value in told.items()}
@@ -181,7 +183,7 @@ def _ran_in_now(again: JobAgain) -> Any:
     from joblens.probes.program_files import starting_words
 
     job = again.record.job
-    shell = shell_of_workflows() if job.run is not None else "/bin/sh"
+    shell = shell_of_workflows() if is_of_workflow(job) else "/bin/sh"
     words = () if job.container is not None else starting_words(job.argv, is_shell=job.is_shell, shell=shell)
     search = again.env.get("PATH", os.environ.get("PATH", ""))
     parts = ProvenanceParts(read_host(), __version__, ())

@@ -12,6 +12,7 @@ STREAMS = {"stdout": "stdout.log", "stderr": "stderr.log"}
 _CHUNK = 1 << 18
 _TAIL_CHUNK = 1 << 16
 _NEWLINE = 0x0A
+_LAST_LINES, _LAST_BYTES = 10, 4096
 
 
 def printed_nothing(record: Record, stream: str) -> bool:
@@ -123,6 +124,17 @@ def read_log(record: Record, stream: str, last_lines: int | None) -> Iterator[by
         reader.close()
 
 
+def printed_last(record: Record, stream: str) -> str:
+    """The last few lines of a stream, at most some kilobytes; '' where nothing was printed or kept."""
+    kept = b""
+    try:
+        for chunk in read_log(record, stream, _LAST_LINES):
+            kept = (kept + chunk)[-_LAST_BYTES:]
+    except (InputError, OSError):
+        return ""
+    return kept.decode(errors="replace")
+
+
 def follow_log(store: Store, uuid: str, stream: str, last_lines: int | None, care: Care) -> Iterator[bytes]:
     """What is there, then what comes, until the job has ended and everything is read."""
     reader: LogReader | None = None
@@ -139,3 +151,45 @@ def follow_log(store: Store, uuid: str, stream: str, last_lines: int | None, car
     finally:
         if reader is not None:
             reader.close()
+
+
+class OutputFollower:
+    """Copies what a job prints to this process's own streams, while it runs and after its end."""
+
+    def __init__(self) -> None:
+        self._readers: dict[int, LogReader] = {}
+        self._attempt: tuple[int, str] | None = None
+        self._gone: set[int] = set()  # streams that nobody reads any more
+        self.ends_in_newline = {1: True, 2: True}
+        self.is_elsewhere = False  # the job has ended, and its files are not on this machine
+
+    def copy(self, record: Record) -> None:
+        """Copies what has come since the last call. After an attempt that was lost comes the next one's."""
+        attempt = record.attempt
+        if attempt is None or not attempt.logs_dir:
+            return
+        if self._attempt != (attempt.number, attempt.logs_dir):
+            self._attempt = (attempt.number, attempt.logs_dir)
+            self.close()
+            names = ((1, STREAMS["stdout"]), (2, STREAMS["stderr"]))
+            self._readers = {
+                stream: LogReader(os.path.join(attempt.logs_dir, name)) for stream, name in names
+            }
+        for stream, reader in self._readers.items():
+            for chunk in reader.read_on():
+                self._write(stream, chunk)
+        self.is_elsewhere = record.status.is_final and not os.path.isdir(attempt.logs_dir)
+
+    def _write(self, stream: int, chunk: bytes) -> None:
+        self.ends_in_newline[stream] = chunk.endswith(b"\n")
+        view = memoryview(chunk)
+        try:
+            while view and stream not in self._gone:
+                view = view[os.write(stream, view) :]
+        except OSError:
+            self._gone.add(stream)  # the job goes on; its files have everything
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+        self._readers = {}

@@ -67,6 +67,8 @@ class Surroundings(Struct, frozen=True):
 def prepare(request: Request, settings: Settings, here: Surroundings | None = None) -> PreparedJob:
     """Raises InputError for what cannot be used, before anything is begun."""
     check_request(request)
+    if request.container is not None:
+        request = _without_engine(request)
     here = here or Surroundings.here()
     argv = ("/bin/sh", "-c", request.shell) if request.shell is not None else request.argv
     uuid = new_uuid()
@@ -126,6 +128,22 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         return PreparedJob(job, argv, inside, cwd, request.notify, secrets)
     env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
     return PreparedJob(job, argv, env, cwd, request.notify, secrets)
+
+
+def _without_engine(request: Request) -> Request:
+    """A container that Apptainer makes is a plain command, and as such measured exactly."""
+    from msgspec.structs import replace
+
+    from joblens.agent.container_order import with_whole_paths
+    from joblens.model.containers import APPTAINER, apptainer_words
+
+    container = request.container
+    if container is None or container.engine != APPTAINER:
+        return request
+    inside = ("/bin/sh", "-c", request.shell) if request.shell is not None else request.argv
+    words = apptainer_words(with_whole_paths(container), inside, gpus=request.requirements.gpus)
+    env = {**request.env, **{f"APPTAINERENV_{name}": value for name, value in request.env.items()}}
+    return replace(request, argv=words, shell=None, container=None, env=env)
 
 
 def _recorded_additions(request: Request) -> dict[str, str]:
@@ -300,7 +318,7 @@ def _recorded(container: ContainerJob | None) -> ContainerJob | None:
     """Paths in it are what the client goes by, so they are whole."""
     if container is None:
         return None
-    from joblens.app.container_requests import with_whole_paths
+    from joblens.agent.container_order import with_whole_paths
 
     return with_whole_paths(container)
 

@@ -104,7 +104,13 @@ def spec_of(name: str, jobs: Sequence[MappedJob], each: EachJob) -> LoadedSpec:
 
 
 def create_map(
-    settings: Settings, loaded: LoadedSpec, options: RunOptions, *, is_named: bool, warn: Warn
+    settings: Settings,
+    config: str | None,
+    loaded: LoadedSpec,
+    options: RunOptions,
+    *,
+    is_named: bool,
+    warn: Warn,
 ) -> Run:
     """A run of a new workflow; of the one of that name where it was named and came from no file either."""
     workflow = None
@@ -114,7 +120,7 @@ def create_map(
             workflow = _known(store, loaded.plan.name)
         finally:
             store.close()
-    return start_request(map_request(loaded, options), workflow or "", settings, None, None, warn)
+    return start_request(map_request(loaded, options), workflow or "", settings, config, None, warn)
 
 
 def map_request(loaded: LoadedSpec, options: RunOptions) -> RunRequest:

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import json
 
 from joblens.analysis.history_form import returncode_of
+from joblens.analysis.where_it_ran import where_it_ran
 from joblens.model.job import USAGE_NUMBERS, Record, Usage
 from joblens.model.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, Sample
 
@@ -32,6 +33,11 @@ JOB_COLUMNS: dict[str, str] = {
     "tags": "text",
     "user": "text",
     "host": "text",
+    "engine": "text",
+    "nodes": "text",
+    "cluster_job_id": "text",
+    "node_id": "text",
+    "worker": "text",
     "accounting": "text",
     "samples": "int",
     **dict.fromkeys(USAGE_NUMBERS, "int"),
@@ -51,6 +57,7 @@ def job_row(record: Record) -> list[Any]:
     """In the order of JOB_COLUMNS; lists and objects as JSON text."""
     job, attempt, outcome = record.job, record.attempt, record.outcome
     usage = _NO_USAGE if outcome is None else outcome.usage
+    where = where_it_ran(record)
     head = [
         job.uuid,
         record.number,
@@ -71,7 +78,12 @@ def job_row(record: Record) -> list[Any]:
         _text(job.params),
         _text(job.tags),
         job.user,
-        None if attempt is None else attempt.owner.host,
+        where.host,
+        where.engine,
+        ",".join(where.nodes),
+        where.cluster_job_id,
+        where.node_id,
+        where.worker,
         None if attempt is None else attempt.accounting,
         None if outcome is None else outcome.samples,
     ]

@@ -168,6 +168,17 @@ def refuse_inside_a_job() -> None:
         )
 
 
+def refuse_command(run: Run, store: Store) -> None:
+    """A run of one command is known by its job: there is nothing of it to resume or to run in part."""
+    if run.is_command:
+        results = store.run_results(run.uuid)
+        job = results[-1].number if results else run.uuid
+        raise InputError(
+            f"run {run_label(run)} is one command, job {job}",
+            hint=f"joblens wait {job} waits for it, joblens rerun {job} runs it again",
+        )
+
+
 def refuse_driven(run: Run, settings: Settings) -> None:
     """Raises RunIsDriven when a process of this machine is at it."""
     lock = RunLock(spool_dir(store_name(settings)), run.uuid)

@@ -6,10 +6,15 @@ import subprocess
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
+from joblens.app.after_job import Notice, notify
 from joblens.app.driving import Driven
 from joblens.app.jobs import parse_notify
 from joblens.app.run_endings import ending_document
+from joblens.model.errors import JoblensError, UnknownRun
+from joblens.model.job import Record
+from joblens.model.run import Run
 from joblens.ports.store import Store
 
 _PATIENCE_S = 60
@@ -19,6 +24,9 @@ def notify_run(store: Store, driven: Driven, line: str, warn: Callable[[str], No
     """What fails here is a warning: the run has ended as it has."""
     argv = parse_notify(line)
     run = driven.run
+    if run.is_command:
+        _notify_of_command(store, run, argv, warn)
+        return
     env = {
         **os.environ,
         "JOBLENS_RUN_ID": run.uuid,
@@ -34,3 +42,21 @@ def notify_run(store: Store, driven: Driven, line: str, warn: Callable[[str], No
         return
     if done.returncode != 0:
         warn(f"--notify {shlex.join(argv[:1])} ended with exit code {done.returncode}")
+
+
+def _notify_of_command(store: Store, run: Run, argv: tuple[str, ...], warn: Callable[[str], None]) -> None:
+    """With the job's record, as of a command that ran here."""
+    try:
+        record = record_of_command(store, run)
+        record = replace(record, job=replace(record.job, notify=argv))
+        notify(record, Notice(argv, os.environ, run.options.cwd or os.getcwd()))
+    except JoblensError as error:
+        warn(str(error))
+
+
+def record_of_command(store: Store, run: Run) -> Record:
+    """The one job of a run of one command."""
+    results = store.run_results(run.uuid)
+    if not results:
+        raise UnknownRun(f"run {run.uuid} has no job")
+    return store.find(results[-1].job_uuid)

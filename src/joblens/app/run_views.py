@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from joblens.agent.run_screen import RunScreen
+from joblens.analysis.where_it_ran import where_it_ran
 from joblens.app.earlier_runs import earlier_durations
 from joblens.app.live_tails import FIRST_RATE_S, LiveTails
 from joblens.app.run_clock import driven_before_s
@@ -103,6 +104,8 @@ class _Following(ABC):
         self.tracker = tracker
         self._tails = LiveTails(store, 3)
         self._usage: Usage = {}
+        self._store = store
+        self._where: dict[str, str] = {}  # of running jobs; '' of all jobs of a run on this machine
         self._names = [job.name for job in plan.jobs]
         # Whether it is tried again, and whether its output files are there, is known with its next state.
         self._untold: dict[int, JobFailure] = {}
@@ -158,7 +161,19 @@ class _Following(ABC):
 
     def progress(self) -> RunProgress:
         """With what running jobs used when `read_usage` was last called."""
-        return self.tracker.progress(_now_us(), self._usage)
+        progress = self.tracker.progress(_now_us(), self._usage)
+        if not any(self._where.values()):
+            return progress
+        running = tuple(replace(job, where=self._where.get(job.job_uuid, "")) for job in progress.running)
+        return replace(progress, running=running)
+
+    def _read_where(self, uuids: Sequence[str]) -> None:
+        """Jobs of a run are all here or all elsewhere: the first one tells."""
+        if self._where and not any(self._where.values()):
+            return
+        for uuid in uuids:
+            if uuid not in self._where:
+                self._where[uuid] = where_it_ran(self._store.find(uuid)).describe()
 
     def read_usage(self, *, with_rates: bool = False) -> None:
         """`with_rates`: reads a second time, a moment later, where one reading is all there is of a job."""
@@ -171,6 +186,7 @@ class _Following(ABC):
         running = [uuid for _, uuid in self.tracker.running_jobs()[:_JOBS_LOOKED_AT]]
         try:
             tails = self._tails.look_at_jobs(running)
+            self._read_where(running)
         except JoblensError:
             return {}, True  # usage is not shown then; the run goes on
         usage = {}

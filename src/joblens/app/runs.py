@@ -103,7 +103,12 @@ def run_to_end(store: Store, ident: str, found: Run, note: Note) -> Run:
 
 def newest_run(store: Store) -> Run:
     """Of all workflows."""
-    runs = [run for workflow in store.workflows() for run in store.runs(workflow.uuid)[-1:]]
+    runs = [
+        run
+        for workflow in store.workflows()
+        if not workflow.is_of_commands
+        for run in store.runs(workflow.uuid)[-1:]
+    ]
     if not runs:
         raise UnknownRun("no workflow has been run yet", hint="start one with `joblens run FILE`")
     newest = max(runs, key=lambda run: run.created_at_us)
@@ -121,7 +126,7 @@ def find_job_or_run(
     if ident.startswith(_WORKFLOW):
         return store.find_run(ident)
     job, run = _job_or_error(store, ident), _run_or_error(store, ident)
-    if isinstance(job, Record) and isinstance(run, Run):
+    if isinstance(job, Record) and isinstance(run, Run) and not run.is_command:
         raise InputError(
             f"'{ident}' is a job and a workflow", hint=f"say which: {_JOB}{ident} or {_WORKFLOW}{ident}"
         )

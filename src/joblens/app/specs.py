@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from joblens.app.freed_memory import give_back_freed_memory
 from joblens.app.spec_tables import read_tables
-from joblens.model.errors import SpecError
+from joblens.model.errors import InputError, SpecError
 from joblens.model.plan import Plan
-from joblens.model.run import RaisedRequest, Run
+from joblens.model.run import COMMAND, RaisedRequest, Run
 from joblens.model.secrets import SecretValues
 from joblens.model.workflow_spec import WorkflowSpec
+from joblens.plan.command_plan import plan_of_command
 from joblens.plan.expansion import PlanReading, make_plan
 from joblens.plan.loose_names import loose_names
 from joblens.plan.problems import Path
@@ -78,6 +79,8 @@ class LoadedSpec:
 
     def _written(self) -> SpecReading:
         if self._reading is None:
+            if self.format == COMMAND:
+                raise InputError(f"{self.path} is one command, not a workflow file")
             self._reading = read_workflow(self.text, self.format, self.path, self._parameters)
         return self._reading
 
@@ -174,6 +177,8 @@ def _is_list_of_tasks(value: Any) -> bool:
 
 
 def _made_from_run(run: Run, source: str, *, keeps_spec: bool) -> _Made:
+    if run.is_command:
+        return _Made(plan_of_command(run.spec_text), {}, None)
     reading = read_workflow(run.spec_text, run.spec_format, source, run.options.parameters)
     if reading.spec is None:
         raise spec_error(source, _told(source, reading.problems))

@@ -21,6 +21,8 @@ def workflow_rows(store: Store) -> list[WorkflowRow]:
     host = read_host()
     rows = []
     for workflow in store.workflows():
+        if workflow.is_of_commands:
+            continue
         runs = store.runs(workflow.uuid)
         last = _run_row(store, runs[-1], host) if runs else None
         rows.append(WorkflowRow(workflow=workflow, runs=len(runs), last=last))

@@ -99,3 +99,15 @@ def options_of_container(container: ContainerJob | None) -> dict[str, Any]:
         return {}
     fields = {name: getattr(container, field) for name, field in _CONTAINER_OPTIONS.items()}
     return {"container": container.image, **fields}
+
+
+def refuse_spec_options(given: dict[str, Any]) -> None:
+    """Raises InputError for options that only a workflow file takes."""
+    from joblens.cli.option_table import SPEC_OPTIONS
+
+    for row in SPEC_OPTIONS:
+        value = given[row.name]
+        if value and value != row.default:
+            raise InputError(
+                f"{row.flags[-1]} goes with a workflow file only", hint="joblens run FILE.yaml [OPTIONS]"
+            )

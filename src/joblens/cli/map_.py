@@ -2,13 +2,17 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from joblens.cli.arguments import count_from
+from joblens.cli.cluster_options import ENGINE_OPTIONS_OF_RUNS, engine_options, rows_without_file
 from joblens.cli.context import Session
+from joblens.cli.job_options import click_options
+from joblens.cli.option_table import RUN_OPTIONS
 from joblens.cli.options import shared_options
+from joblens.cli.run import check_queue_options
 from joblens.cli.run_options import checked_probes
 from joblens.model.errors import JoblensError
 
@@ -18,6 +22,10 @@ if TYPE_CHECKING:
     from joblens.engine.offer import Offer
     from joblens.model.plan import Plan
     from joblens.model.run import Run
+
+QUEUE_OPTIONS_OF_MAP = rows_without_file(
+    tuple(row for row in RUN_OPTIONS if row.name in ("queue", "broker", "retry_lost"))
+)
 
 
 @click.command("map", context_settings={"allow_interspersed_args": False})
@@ -39,10 +47,12 @@ if TYPE_CHECKING:
 @click.option("-o", "--output-dir", metavar="DIR", help="For what jobs print. Default: beside the store.")
 @click.option("-n", "--dry-run", is_flag=True, help="Check everything and print the commands; run nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what the jobs print.")
+@click_options((*ENGINE_OPTIONS_OF_RUNS, *QUEUE_OPTIONS_OF_MAP))
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND ::: VALUES")
 @shared_options
 def command(
     session: Session,
+    /,
     *,
     words: tuple[str, ...],
     jobs: int | None,
@@ -56,6 +66,7 @@ def command(
     output_dir: str | None,
     dry_run: bool,
     quiet: bool,
+    **of_engine: Any,
 ) -> int:
     """Run COMMAND once for each value: joblens map 'gzip -k {}' ::: *.txt
 
@@ -78,6 +89,8 @@ def command(
     from joblens.plan.map_lines import mapped_jobs, refuse_misplaced, split_words
 
     refuse_misplaced(words, _long_options())
+    engine = engine_options(of_engine)
+    check_queue_options(session, of_engine)
     asked_probes = checked_probes(probes)
     given, sources = split_words(words, lines_of_file)
     mapped = mapped_jobs(given, [*parameter_sources(params), *sources])
@@ -88,16 +101,27 @@ def command(
         cwd=os.getcwd(),
         most_jobs=jobs,
         probes=asked_probes,
+        queue=of_engine["queue"] or "",
+        **engine,
     )
     if dry_run:
-        with checked_run(map_request(loaded, options), session.settings, None, None, session.warn):
+        with checked_run(
+            map_request(loaded, options), session.settings, session.options.config, None, session.warn
+        ):
             pass
         if session.json:
             session.write_json([{"name": job.name, "command": job.command} for job in mapped])
         else:
             session.write_lines([job.command for job in mapped])
         return 0
-    run = create_map(session.settings, loaded, options, is_named=name is not None, warn=session.warn)
+    run = create_map(
+        session.settings,
+        session.options.config,
+        loaded,
+        options,
+        is_named=name is not None,
+        warn=session.warn,
+    )
     return _drive(session, run, loaded, keeps_order=keep_order, quiet=quiet)
 
 
@@ -126,7 +150,14 @@ def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: b
         return MapView(keeps_order=keeps_order, count=len(plan.jobs), say=None if quiet else say)
 
     session.own_jobs()
-    driven = drive(run, loaded.plan, session.settings, make_view=make_view, log=OwnLog(session.settings.logs))
+    driven = drive(
+        run,
+        loaded.plan,
+        session.settings,
+        make_view=make_view,
+        log=OwnLog(session.settings.logs),
+        config=session.options.config,
+    )
     if session.json:
         try:
             session.write_json(ending_document(session.store, driven))

@@ -101,8 +101,8 @@ JOB_OPTIONS = (
     _row("--container", metavar="IMAGE", help="Run it in a container made from this image."),
     _choice(
         "--container-engine",
-        ("docker", "podman"),
-        help="Which engine makes it. Default: the first that answers.",
+        ("docker", "podman", "apptainer"),
+        help="Which engine makes it. Default: docker or podman, the first that answers.",
     ),
     _row("--container-socket", metavar="PATH", help="Where the engine listens."),
     _row("--container-name", metavar="NAME", help="Name of the container. Default: the engine's choice."),
@@ -137,23 +137,21 @@ RUN_OPTIONS = (
     _row("--no-capture", kind="flag", help="Do not keep what it prints; it inherits the streams."),
     _row("-q", "--quiet", kind="flag", help="No live line and no summary."),
     _row("-v", "--verbose", kind="flag", help="Print the summary even when not on a terminal."),
-    _row(
-        "--queue", metavar="NAME", help="FILE: queue of the workers that run its jobs, with --engine celery."
-    ),
-    _row("--broker", metavar="URL", help="FILE: tell workers by this broker, with --engine celery."),
+    _row("--queue", metavar="NAME", help="Queue of the workers that run it, with --engine celery."),
+    _row("--broker", metavar="URL", help="Tell workers by this broker, with --engine celery."),
     _choice(
         "--retry-lost",
         RetryLost,
-        help="FILE: when a job's worker is lost: safe: another takes it up; never: it ends as lost.",
+        help="When a job's worker is lost: safe: another takes it up; never: it ends as lost.",
     ),
 )
 ENGINE_OPTIONS = (
     _choice(
         "--engine",
         ("local", "celery", "ray", "slurm"),
-        help="FILE: who runs its jobs: joblens here, workers of a queue, or a cluster. Default: local.",
+        help="Who runs it: joblens here, workers of a queue, or a cluster. Default: local.",
     ),
-    _row("--address", metavar="ADDRESS", help="FILE: Ray cluster to use: HOST:PORT, or auto."),
+    _row("--address", metavar="ADDRESS", help="Ray cluster to use: HOST:PORT, or auto."),
 )
 SLURM_OPTIONS = (
     _choice(
@@ -161,18 +159,22 @@ SLURM_OPTIONS = (
         ("jobs", "allocations"),
         help="FILE: of Slurm: one sbatch for each job, or allocations that jobs share. Default: what suits.",
     ),
-    _row("--partition", metavar="NAME", help="FILE: partition of Slurm."),
-    _row("--account", metavar="NAME", help="FILE: account that Slurm charges."),
-    _row("--qos", metavar="NAME", help="FILE: quality of service, of Slurm."),
-    _row("--constraint", metavar="FEATURES", help="FILE: features that nodes of Slurm must have: 'a100&ib'."),
-    _row("--nodes", kind="count", least=1, metavar="N", help="FILE: nodes of each allocation."),
+    _row("--partition", metavar="NAME", help="Partition of Slurm."),
+    _row("--account", metavar="NAME", help="Account that Slurm charges."),
+    _row("--qos", metavar="NAME", help="Quality of service, of Slurm."),
+    _row("--constraint", metavar="FEATURES", help="Features that nodes of Slurm must have: 'a100&ib'."),
+    _row("--nodes", kind="count", least=1, metavar="N", help="Nodes of the job, or of each allocation."),
     _row("--allocations", kind="count", least=1, metavar="N", help="FILE: how many allocations to ask for."),
-    _row("--walltime", metavar="TIME", help="FILE: of each allocation: 90m, 2h, 02:00:00."),
+    _row(
+        "--walltime",
+        metavar="TIME",
+        help="Time limit of the Slurm job, or of each allocation: 90m, 2h, 02:00:00.",
+    ),
     _row(
         "--sbatch",
         kind="many",
         metavar="OPTION",
-        help="FILE: another option for sbatch, as it takes it: --sbatch=--mail-type=FAIL (repeatable).",
+        help="Another option for sbatch: --sbatch=--mail-type=FAIL (repeatable).",
     ),
 )
 # For `run FILE` and `submit FILE`; what JOB_OPTIONS has as well is said there for one command.
@@ -222,12 +224,16 @@ QUEUE_OPTIONS = (
         RetryLost,
         help="When its worker is lost: safe: another takes it up; never: it ends as lost.",
     ),
-    _row("--wait", kind="flag", help="Wait for it; the exit code is then the job's."),
+    _row(
+        "--wait",
+        kind="flag",
+        help="Wait for it and print its result; the exit code is then the job's, or that of run FILE.",
+    ),
     _row(
         "-t",
         "--wait-timeout",
         metavar="TIME",
-        help="With --wait: give up after this long (exit code 124); the job goes on.",
+        help="With --wait: give up after this long (exit code 124); it goes on.",
     ),
 )
 GLOBAL_OPTIONS = (

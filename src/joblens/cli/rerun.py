@@ -67,10 +67,11 @@ def command(
 
 def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) -> None:
     from joblens.app.kept_specs import hide_secrets, whole_batches
-    from joblens.app.run_checks import RunRequest
+    from joblens.app.run_checks import RunRequest, refuse_command
     from joblens.cli.run_spec import detach, drive_in_front, show_dry_run, start
     from joblens.plan.spawning import extended
 
+    refuse_command(base, session.store)
     first = base
     base = _whole(session, base, what)
     loaded, again = _choose(session, base, what, given["only"])

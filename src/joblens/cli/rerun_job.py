@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from joblens.app.job_again import JobAgain
     from joblens.model.job import Job, Record
 
-_OF_A_JOB = frozenset({"env", "cwd", "dry_run", "quiet"})
+_OF_A_JOB = frozenset({"env", "cwd", "dry_run", "quiet", "engine"})
 _MOST_TOLD = 5  # of one kind
 
 
@@ -30,7 +30,28 @@ def rerun_job(session: Session, record: "Record", given: dict[str, Any]) -> None
         return
     for text in (*again.notes, *told_differences(again.differences)):
         session.warn(text)
-    run(session, {**options_of(again), "quiet": given["quiet"]})
+    run(session, {**options_of(again), **_engine(session, record, given["engine"]), "quiet": given["quiet"]})
+
+
+def _engine(session: Session, record: "Record", asked: str | None) -> dict[str, Any]:
+    """Options of the cluster that ran it, unless another engine was asked for."""
+    from joblens.app.command_runs import cluster_options_of
+
+    then = cluster_options_of(record, session.current_store)
+    if then is None or asked not in (None, then.engine):
+        return {"engine": asked}
+    slurm = then.slurm
+    needs = record.job.requirements
+    return {
+        "engine": then.engine,
+        "address": then.address or None,
+        "partition": slurm.partition or None,
+        "account": slurm.account or None,
+        "qos": slurm.qos or None,
+        "walltime": None if slurm.time_s is None else f"{slurm.time_s:g}s",
+        "sbatch": slurm.options,
+        "nodes": needs.nodes if then.engine == "slurm" else None,
+    }
 
 
 def _refuse_options_of_runs(given: dict[str, Any]) -> None:

@@ -69,6 +69,18 @@ def command(
         _write_beside(session, run)
 
 
+def write_results(session: Session, run: "Run") -> None:
+    """All jobs, in the order of the plan."""
+    from joblens.app.run_tables import result_rows
+
+    rows = result_rows(session.current_store, run)
+    if session.json:
+        _write_json(session, run, rows)
+        return
+    _write_text(session, rows, _none((), only_failed=False))
+    _write_beside(session, run)
+
+
 def _run_meant(session: Session, store: "Store", words: tuple[str, ...], run_number: int | None) -> "Run":
     """`list` may stand first, as other tools have it. Alone it stands for the newest run, unless a workflow
     is called so."""
@@ -88,6 +100,7 @@ def _run_meant(session: Session, store: "Store", words: tuple[str, ...], run_num
 
 def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:
     from joblens.analysis.run_table import row_form
+    from joblens.analysis.workflow_rows import run_label
     from joblens.app.datasets import failed_datasets, failed_form
     from joblens.app.run_actions import actions_form, failed_actions
 
@@ -96,6 +109,7 @@ def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:
             "workflow_id": run.workflow_number,
             "run_id": run.number,
             "run_uuid": run.uuid,
+            "run": run_label(run),
             "run_status": run.status.value,
             "results": [row_form(row) for row in rows],
             "failed_actions": actions_form(failed_actions(session.current_store, run.uuid)),

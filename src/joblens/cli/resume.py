@@ -22,7 +22,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     The exit code is that of run FILE: 0 when all jobs have succeeded, 1 when some have not."""
     from joblens.analysis.workflow_rows import run_label
     from joblens.app.kept_specs import hide_secrets, whole_run
-    from joblens.app.run_checks import RunRequest, check_request, refuse_driven
+    from joblens.app.run_checks import RunRequest, check_request, refuse_command, refuse_driven
     from joblens.app.runs import find_named_run
     from joblens.app.specs import grown_plan, loaded_run
     from joblens.cli.run_spec import detach, drive_in_front, show_dry_run
@@ -30,6 +30,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
 
     take_queue_options(session, given)
     run = find_named_run(session.store, ident, session.note)
+    refuse_command(run, session.store)
     if run.status is RunStatus.COMPLETED and not session.json:
         session.write(f"Run {run_label(run)} is completed: there is nothing left to do\n")
         return

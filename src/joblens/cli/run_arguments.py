@@ -21,7 +21,7 @@ def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: st
 
     session = Session(ctx.find_object(Globals) or Globals())
     try:
-        workflows = session.store.workflows()
+        workflows = [each for each in session.store.workflows() if not each.is_of_commands]
         whose = [each for each in workflows if incomplete.startswith((f"{each.number}.", f"{each.name}."))]
         runs = session.store.runs(whose[0].uuid) if whose else []
     except (JoblensError, OSError):

@@ -19,7 +19,7 @@ from joblens.cli.run_options import offer_options, take_queue_options, tell_of_b
 def command(session: Session, /, ident: str, **given: Any) -> None:
     """Run all jobs of WORKFLOW, a number or a name, in a new run. workflows create-from-spec makes one."""
     from joblens.app.kept_specs import hide_secrets, whole_run
-    from joblens.app.run_checks import RunRequest, check_request
+    from joblens.app.run_checks import RunRequest, check_request, refuse_command
     from joblens.app.specs import loaded_run
     from joblens.cli.run_spec import detach, drive_in_front, show_dry_run, start
     from joblens.model.errors import UnknownRun
@@ -32,6 +32,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     if not runs:
         raise UnknownRun(f"workflow {workflow.number} has no jobs yet", hint="joblens run FILE")
     newest = whole_run(store.find_run(runs[-1].uuid), store, session.settings)
+    refuse_command(newest, store)
     options = replace(with_offer(newest.options, given), cwd=os.getcwd())
     tell_of_broker(session, options)
     notify = given["notify"] or options.notify

@@ -58,6 +58,9 @@ def run_spec(session: Session, given: dict[str, Any]) -> None:
         show_dry_run(session, request, _known(session, given, loaded), warnings)
         return
     run = start(session, request, os.path.abspath(loaded.path))
+    if given.get("wait"):
+        _detach_and_wait(session, run, given, warnings)
+        return
     if given["detach"]:
         detach(session, run, given["notify"], warnings)
         return
@@ -65,9 +68,7 @@ def run_spec(session: Session, given: dict[str, Any]) -> None:
 
 
 def submit_spec(session: Session, given: dict[str, Any]) -> None:
-    """`submit FILE` is `run FILE --detach`."""
-    if given["wait"]:
-        raise InputError("--wait goes with a command", hint="joblens wait RUN waits for a run")
+    """`submit FILE` is `run FILE --detach`, and waits for its end where that was asked for."""
     if given["engine"] is None and (session.settings.queue.broker or given["queue"]):
         given = {**given, "engine": "celery"}
     run_spec(session, {**given, **_no_run_options(), "detach": True})
@@ -179,6 +180,18 @@ def start(session: Session, request: "RunRequest", workflow: "Workflow | str") -
     return start_request(request, workflow, session.settings, session.options.config, store, session.warn)
 
 
+def _detach_and_wait(session: Session, run: "Run", given: dict[str, Any], warnings: tuple[str, ...]) -> None:
+    """Prints its results at its end; ends with the exit code of `run FILE`."""
+    from joblens.app.detaching import detach_run
+    from joblens.cli.submitted import await_run
+
+    detach_run(run, session.settings, session.options.config, given["notify"])
+    if not session.json:
+        _say_detached(session, run, warnings, {})
+        session.flush()  # who waits may be killed, and still wants to know the run
+    await_run(session, run, given["wait_timeout"])
+
+
 def detach(
     session: Session,
     run: "Run",
@@ -186,14 +199,19 @@ def detach(
     warnings: tuple[str, ...] = (),
     also: dict[str, Any] | None = None,
 ) -> None:
-    from joblens.analysis.workflow_rows import run_label
     from joblens.app.detaching import detach_run
 
     detach_run(run, session.settings, session.options.config, notify)
+    _say_detached(session, run, warnings, also or {})
+
+
+def _say_detached(session: Session, run: "Run", warnings: tuple[str, ...], also: dict[str, Any]) -> None:
+    from joblens.analysis.workflow_rows import run_label
+
     if session.json:
         ids = {"workflow_id": run.workflow_number, "run_id": run.number, "run_uuid": run.uuid}
         session.write_json(
-            {**ids, "run": run_label(run), "warnings": list(warnings), **(also or {})},
+            {**ids, "run": run_label(run), "warnings": list(warnings), **also},
         )
     elif session.is_terminal:
         label = run_label(run)

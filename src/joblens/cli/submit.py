@@ -6,10 +6,9 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.job_options import click_options, job_options
-from joblens.cli.job_request import request_from
+from joblens.cli.job_request import refuse_spec_options, request_from
 from joblens.cli.option_table import QUEUE_OPTIONS, SPEC_OPTIONS
 from joblens.cli.options import shared_options
-from joblens.cli.run import refuse_spec_options
 from joblens.cli.submitted import told
 from joblens.cli.tool_command import ToolOrSpecCommand, with_tool
 from joblens.model.errors import InputError
@@ -41,12 +40,22 @@ def command(session: Session, /, **given: Any) -> None:
 
         submit_spec(session, given)
         return
-    refuse_spec_options({**given, "label": ()})
+    engine = given["engine"]
+    if engine not in (None, "local"):
+        from joblens.cli.run_on_engine import check_options
+
+        check_options(given)
+    else:
+        refuse_spec_options({**given, "engine": None, "label": ()})
     if given["tool_name"] is not None:
         from joblens.cli.submit_queue import submit_tool
 
         submit_tool(session, given)
-    elif session.settings.queue.broker or any(given[name] for name in ("queue", "retry_lost", "label")):
+    elif engine != "local" and (
+        engine
+        or session.settings.queue.broker
+        or any(given[name] for name in ("queue", "retry_lost", "label"))
+    ):
         from joblens.cli.submit_queue import submit_command
 
         submit_command(session, given)

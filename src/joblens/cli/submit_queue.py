@@ -38,6 +38,11 @@ def submit_tool(session: Session, given: dict[str, Any]) -> None:
     for name, flag in (("shell", "--shell"), ("tool", "--tool"), ("script", "--script"), ("cwd", "--cwd")):
         if given[name]:
             raise InputError(f"{flag} is for a command; {given['tool_name']} is a tool and says that itself")
+    if given["container_engine"] == "apptainer":
+        raise InputError(
+            "--container-engine apptainer: a tool's container is made by docker or podman",
+            hint="a command can run in Apptainer: joblens submit --container-engine apptainer … -- COMMAND",
+        )
     asked = _tool_request(session, given)
     for folder in tool_shelf().passed_over:  # it may have had another tool of that name
         session.warn(folder)
@@ -61,7 +66,7 @@ def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
         requirements=plain.requirements,
         container=_container(given),
         env=plain.env,
-        here=runs_here(session.settings),
+        here=runs_here(session.settings) and given["engine"] not in ("ray", "slurm"),
     )
     missing = missing_device(device)
     if missing:  # else it would have been refused
@@ -118,6 +123,12 @@ def _enqueue(session: Session, asked: "QueueRequest", given: dict[str, Any]) -> 
     from joblens.app.requests import seconds_of
 
     timeout_s = seconds_of("-t", given["wait_timeout"])
+    if given["engine"] in ("ray", "slurm"):
+        from joblens.cli.run_on_engine import care_for_command, submit_to_cluster
+
+        record = submit_to_cluster(session, given, asked)
+        told(session, record, given, lambda: care_for_command(session, record))
+        return
     (record,) = enqueue([asked], session.settings, session.options.config, session.warn)
     if given["wait"] and session.is_terminal and not session.json:
         _show_while_waiting(session, record, given, timeout_s)

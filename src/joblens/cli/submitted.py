@@ -11,6 +11,7 @@ from joblens.model.ids import short
 if TYPE_CHECKING:
     from joblens.app.queries import Care
     from joblens.model.job import Record
+    from joblens.model.run import Run
 
 TIMED_OUT = 124
 
@@ -33,7 +34,42 @@ def told(session: Session, record: "Record", given: dict[str, Any], care: "Care"
         record = awaited(session, record, given["wait_timeout"], care)
     if session.json:
         write_form(session, record)
+    elif record.status.is_final:
+        write_result(session, record)
     finish(session, record, given["wait_timeout"])
+
+
+def write_result(session: Session, record: "Record") -> None:
+    """Status, exit code, numbers, artifacts and the end of what it printed."""
+    from joblens.app.job_logs import printed_last
+    from joblens.app.queue_watching import task_status
+    from joblens.views.tasks import render_status
+
+    status = task_status(session.queue_store, record)
+    result = status["result"]
+    if result is not None and not result["stdout"]:  # only workers keep the end of it in the record
+        status = {**status, "result": {**result, "stdout": printed_last(record, "stdout")}}
+    session.write_lines(render_status(status, paint=session.palette))
+
+
+def await_run(session: Session, run: "Run", timeout: str | None) -> None:
+    """Waits for a run in the background, prints its results and ends with its exit code."""
+    from joblens.analysis.workflow_rows import run_label
+    from joblens.app.requests import seconds_of
+    from joblens.app.run_control import wait_for_run
+    from joblens.cli.results import write_results
+    from joblens.model.run import RunStatus
+
+    label, timeout_s = run_label(run), seconds_of("-t", timeout)
+    session.own_jobs()
+    session.wait_for_store(timeout_s)
+    with goes_on(session, f"run {label}", label):
+        run = wait_for_run(session.store, run.uuid, session.settings, timeout_s, session.care)
+    if run.status in (RunStatus.CREATED, RunStatus.RUNNING):
+        session.note(f"joblens: run {label} is still {run.status.value} after {with_unit(timeout)}")
+        sys.exit(TIMED_OUT)
+    write_results(session, run)
+    sys.exit(0 if run.status is RunStatus.COMPLETED else 1)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from joblens.cli.run_arguments import jobs_or_runs_argument
 from joblens.cli.submitted import TIMED_OUT, with_unit
 
 if TYPE_CHECKING:
+    from joblens.app.queries import Care
     from joblens.app.queue_watching import TaskGroup
     from joblens.model.job import Record
     from joblens.model.run import Run
@@ -60,9 +61,17 @@ def _awaited(session: Session, one: "Found", left_s: float | None) -> "Found":
     if isinstance(one, TaskGroup):
         return wait_for_group(session.queue_store, one, left_s, session.care_for_queue)
     if isinstance(one, Record):
-        care = session.care_for_queue if one.job.queue else session.care
+        care = _care_for(session, one)
         return wait_for_end(session.store, one.job.uuid, left_s, care)
     return wait_for_run(session.store, one.uuid, session.settings, left_s, session.care)
+
+
+def _care_for(session: Session, record: "Record") -> "Care":
+    from joblens.cli.run_on_engine import care_for_command
+
+    if record.job.run is not None and record.job.run.is_command:
+        return lambda: care_for_command(session, record)
+    return session.care_for_queue if record.job.queue else session.care
 
 
 def _has_ended(one: "Found") -> bool:

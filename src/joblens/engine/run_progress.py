@@ -36,6 +36,7 @@ class RunningJob(Struct, frozen=True, kw_only=True):
     expected_s: float | None = None
     cpu_percent: float | None = None
     memory_bytes: int | None = None
+    where: str = ""  # on which node or worker; '': on this machine
 
 
 class JobFailure(Struct, frozen=True, kw_only=True):

@@ -143,6 +143,11 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     )  # of chance, as found in parameters, words, environment
 
 
+def is_of_workflow(job: Job) -> bool:
+    """Whether people know it as a job of a workflow. A command on a cluster has a run too, for itself."""
+    return job.run is not None and not job.run.is_command
+
+
 class Placement(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a cluster has put a job."""
 
@@ -178,6 +183,7 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_count: int | None = None
     memory_total_bytes: int | None = None
     gpu_count: int | None = None  # looked at where GPUs were asked for
+    gpu_devices: tuple[str, ...] = ()  # it was given, by a worker that chose them too
     placement: Placement | None = None  # by a cluster
     provenance: str = ""  # digest of what it ran in (model.provenance)
 
@@ -286,6 +292,11 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     job: Job
     attempt: Attempt | None = None
     outcome: Outcome | None = None
+
+    @property
+    def gpu_devices(self) -> tuple[str, ...]:
+        """Those it was given; a job that waited in a queue was recorded before its worker chose them."""
+        return (self.attempt.gpu_devices if self.attempt is not None else ()) or self.job.gpu_devices
 
     @property
     def inputs(self) -> tuple[FileStamp, ...]:

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from joblens.model.delivery import RetryLost
-from joblens.model.job import Requirements
+from joblens.model.job import ContainerJob, Requirements
 from joblens.model.workflow_spec import (
     ActionSpec,
     ExecutionSpec,
@@ -78,6 +78,7 @@ class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     queue: str = ""  # of the workers it is for; '': whatever the run says
     retry_lost: RetryLost | None = None  # None: as the settings say
     spawned_by: int = -1  # the job that added it while the run went on; -1: the file has it
+    container: ContainerJob | None = None  # None: it runs on the machine itself
 
     @property
     def parameters(self) -> dict[str, Any]:

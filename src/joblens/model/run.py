@@ -12,6 +12,8 @@ from joblens.model.job import Owner, Status
 from joblens.model.placing import Placed
 from joblens.model.workflow_spec import HashMode, JobSpec
 
+COMMAND = "command"  # format of a run that is one command on a cluster, and of the workflow that has them
+
 
 class JobState(enum.IntEnum):
     """Of a job within a run. The numbers are those other tools know."""
@@ -56,6 +58,11 @@ class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     source: str = ""  # absolute path of the file; '' when there was none
     format: str = "yaml"
+
+    @property
+    def is_of_commands(self) -> bool:
+        """It holds single commands that ran on a cluster: lists of workflows leave it out."""
+        return self.format == COMMAND
 
 
 class SlurmChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -146,6 +153,10 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def declared_jobs(self) -> int:
         """How many jobs the file alone stands for."""
         return self.spawned[0].first if self.spawned else self.jobs
+
+    @property
+    def is_command(self) -> bool:
+        return self.spec_format == COMMAND
 
 
 # ---- facts that are appended to a run -------------------------------------------------------------------

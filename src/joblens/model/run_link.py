@@ -9,6 +9,7 @@ class RunLink(Struct, frozen=True, omit_defaults=True):
     run_uuid: str
     index: int  # place in the plan; -1: a command of an action or a recovery script
     attempt: int = 1
+    is_command: bool = False  # its run is this one command: people know it as a job, not as a workflow
 
 
 class FileStamp(Struct, frozen=True, omit_defaults=True):

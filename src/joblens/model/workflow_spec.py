@@ -216,6 +216,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     label: str | None = None
     queue: str | None = None
     retry_lost: RetryLost | None = None
+    container: dict[str, Any] | None = None  # fields of ContainerJob; {}: none, whatever the workflow says
 
 
 class WorkflowSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -229,6 +230,7 @@ class WorkflowSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parameters_file: str | None = None
     variables: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
+    container: dict[str, Any] | None = None  # of jobs that say nothing of one
     files: tuple[FileSpec, ...] = ()
     user_data: tuple[UserDataSpec, ...] = ()
     datasets: tuple[DatasetSpec, ...] = ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from typing import Any
 
 from msgspec import Struct, json
 
@@ -34,12 +35,14 @@ class FilesNow:
 
 
 def command_digest(plan: Plan, job: PlannedJob) -> str:
-    """Of everything written that makes the job do what it does: command, script, environment, and user data
-    that the spec itself gives."""
+    """Of everything written that makes the job do what it does: command, script, environment, container, and
+    user data that the spec itself gives."""
     inputs = [plan.user_data[place] for place in job.input_user_data]
     given = [(data.name, data.data) for data in inputs if data.producer < 0]
-    told = (job.command, job.invocation_script, sorted(job.env.items()), given)
-    return blake2b(json.encode(told), digest_size=16).hexdigest()
+    content: tuple[Any, ...] = (job.command, job.invocation_script, sorted(job.env.items()), given)
+    if job.container is not None:
+        content += (job.container,)
+    return blake2b(json.encode(content), digest_size=16).hexdigest()
 
 
 def jobs_to_run_again(
@@ -63,7 +66,8 @@ def jobs_to_run_again(
         if place not in last:
             reasons[place] = without_success(place)
         elif last[place].command_digest != command_digest(plan, job):
-            reasons[place] = "its command, script or environment has changed"
+            parts = "script or environment" if job.container is None else "script, environment or container"
+            reasons[place] = f"its command, {parts} has changed"
         elif earlier is not None:
             reasons[place] = f"needs '{plan.jobs[earlier].name}', which runs again"
         else:

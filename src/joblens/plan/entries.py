@@ -36,6 +36,7 @@ _JOB_KEYS = {
     "input_datasets": "input_datasets",
     "output_datasets": "output_datasets",
     "env": "env",
+    "container": "container",
     "label": "label",
     "queue": "queue",
 }

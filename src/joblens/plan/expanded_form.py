@@ -5,6 +5,8 @@ What expansion does not touch is taken over as written, so that reading the resu
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from joblens.model.plan import Plan, PlannedDataset, PlannedJob
 from joblens.model.workflow_spec import FileSpec
 from joblens.plan.substitution import Variables, with_variables
@@ -91,6 +93,8 @@ def _job(
             form[key] = job.requirements_name
         elif key == "failure_handler" and job.failure_handler is not None:
             form[key] = job.failure_handler.name
+        elif key == "container":
+            form[key] = False if job.container is None else to_builtins(job.container)
         else:
             form[key] = value
     return form

@@ -5,7 +5,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from joblens.model.job import Requirements
+from joblens.model.containers import container_problems
+from joblens.model.job import ContainerJob, Requirements
 from joblens.model.labels import label_problem
 from joblens.model.plan import (
     Declared,
@@ -95,6 +96,8 @@ class _Planning:
         self._schedulers = {str(each["name"]) for each in spec.slurm_schedulers if each.get("name")}
         self._env = entries.shared_env(spec)
         self._envs: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        self._containers: dict[ContainerJob, ContainerJob] = {}  # jobs that say the same share one
+        self._container = self._container_of(entries.literal(spec.container, ("container",)), ("container",))
 
     def _note_doubles(self) -> None:
         """Names of what jobs refer to."""
@@ -208,7 +211,29 @@ class _Planning:
             scheduler=job.scheduler or "",
             queue=job.queue or "",
             retry_lost=job.retry_lost,
+            container=self._job_container(job, requirements, path),
         )
+
+    def _job_container(self, job: JobSpec, needs: Requirements, path: Path) -> ContainerJob | None:
+        """The job's own takes the place of the workflow's, whole."""
+        if job.container is None:
+            found = self._container
+        else:
+            found = self._container_of(job.container, (*path, "container"))
+        if found is not None and (needs.nodes or 1) > 1:
+            message = f"job '{job.name}' has {needs.nodes} nodes, and a container is on one"
+            self._problems.note((*path, "container") if job.container else path, message)
+        return found
+
+    def _container_of(self, written: dict[str, Any] | None, path: Path) -> ContainerJob | None:
+        if not written:
+            return None
+        made = ContainerJob(**written)
+        if made in self._containers:
+            return self._containers[made]
+        for key, problem in container_problems(made):
+            self._problems.note((*path, key), f"{key} in container: {problem}")
+        return self._containers.setdefault(made, made)
 
     def _needs(self, job: JobSpec, entry: int, path: Path) -> tuple[Requirements, str]:
         written = job.requirements

@@ -24,6 +24,8 @@ def reader_of(key: Key, inside: Mapping[str, Reader]) -> Reader:
             return _mapping_reader(key.kind, inside[key.section], kinds.check_entry_name)
         case Kind.REQUIREMENTS:
             return _name_or_section(inside[key.section])
+        case Kind.CONTAINER:
+            return _container_reader(inside[key.section])
         case Kind.CHOICE:
             return _choice_reader(key)
     read = _READERS[key.kind]
@@ -84,6 +86,21 @@ def _name_or_section(read_section: Reader) -> Reader:
             return kinds.read_reference(raw)
         if type(raw) is not dict:
             expected(Kind.REQUIREMENTS, raw)
+        return read_section(raw)
+
+    return read
+
+
+def _container_reader(read_section: Reader) -> Reader:
+    """An image alone stands for a mapping of it; false: no container, whatever the workflow says."""
+
+    def read(raw: Any) -> Any:
+        if raw is False:
+            return {}
+        if type(raw) is str:
+            return {"image": kinds.read_path(raw)}
+        if type(raw) is not dict:
+            expected(Kind.CONTAINER, raw)
         return read_section(raw)
 
     return read

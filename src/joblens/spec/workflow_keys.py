@@ -2,6 +2,7 @@
 
 Reading, the JSON Schema and docs/spec.md all come from these tables; `SECTIONS` has all of them."""
 
+from joblens.model.containers import ENGINES
 from joblens.model.delivery import RetryLost
 from joblens.model.workflow_spec import HashMode, ParameterMode
 from joblens.spec.key_table import (
@@ -96,6 +97,13 @@ WORKFLOW = section(
     key("parameters_file", Kind.PATH, "Table (CSV, JSON or JSONL) for entries that say use_parameters_file."),
     key("variables", Kind.VARIABLES, "Texts that replace {name} everywhere.", example={"data": "/srv/data"}),
     key("env", Kind.ENV, "Environment of all jobs."),
+    key(
+        "container",
+        Kind.CONTAINER,
+        "Container of jobs that name none: an image, or a mapping.",
+        section="container",
+        example="python:3.12-slim",
+    ),
     key("files", Kind.SECTIONS, "Files that jobs read and write.", section="file"),
     key("user_data", Kind.SECTIONS, "JSON values that jobs hand to each other.", section="user_data"),
     key("datasets", Kind.SECTIONS, "Directories that jobs fill and read.", section="dataset"),
@@ -228,6 +236,13 @@ JOB = section(
     key("output_datasets", Kind.NAMES, "Datasets it fills, alone or with others."),
     *_SWEEP,
     key("env", Kind.ENV, "Environment of this job, over the workflow's."),
+    key(
+        "container",
+        Kind.CONTAINER,
+        "Container it runs in: an image, or a mapping; false: none, whatever the workflow says.",
+        section="container",
+        example={"image": "python:3.12-slim", "volumes": [".:/work"], "workdir": "/work"},
+    ),
     key("priority", Kind.INT, "Higher goes first among jobs that are ready.", default=0),
     key("stdio", Kind.SECTION, "Where its output goes, if not as execution_config says.", section="stdio"),
     key("label", Kind.LABEL, "Only workers with this label run it; without one, only workers without one."),
@@ -246,6 +261,23 @@ JOB = section(
         *_ONE_SWEEP,
         ("resource_requirements", AMOUNT_NAMES),
     ),
+)
+
+CONTAINER = section(
+    "container",
+    "container",
+    "`container`",
+    required("image", Kind.PATH, "The image.", example="python:3.12-slim"),
+    choice("engine", ENGINES, "Which engine makes it; without it docker or podman, the first that answers."),
+    key("volumes", Kind.WORDS, "SOURCE:TARGET or SOURCE:TARGET:ro; sources from the run's directory."),
+    key("devices", Kind.WORDS, "Devices of the machine: /dev/dri."),
+    key("network", Kind.TEXT, "As the engine calls it: none, host, bridge or a name."),
+    key("user", Kind.TEXT, "User inside: NAME or UID[:GID]."),
+    key("workdir", Kind.PATH, "Directory inside to run the command in."),
+    key("entrypoint", Kind.TEXT, "In place of the image's own."),
+    key("name", Kind.TEXT, "Name of the container; without it the engine picks one."),
+    key("socket", Kind.PATH, "Where the engine listens."),
+    flag("pull", "Fetch the image when the engine does not have it."),
 )
 
 FILE = section(
@@ -358,6 +390,7 @@ SECTIONS: dict[str, Section] = {
     for one in (
         WORKFLOW,
         JOB,
+        CONTAINER,
         FILE,
         USER_DATA,
         DATASET,

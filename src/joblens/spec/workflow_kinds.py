@@ -52,6 +52,7 @@ class Kind(enum.StrEnum):
     WALLTIME = "walltime"
     SLURM_MEMORY = "Slurm memory"
     SBATCH = "sbatch options"
+    CONTAINER = "image or mapping"
     # of recipes
     PATHS = "path or list of paths"
     WORDS = "text or list of texts"
@@ -99,6 +100,7 @@ EXPECTED: dict[Kind, str] = {
     Kind.WALLTIME: "a time such as 04:00:00 or 1-12:00:00",
     Kind.SLURM_MEMORY: "memory as Slurm takes it, such as 180G",
     Kind.SBATCH: "a mapping of sbatch options",
+    Kind.CONTAINER: "an image, a mapping with one, or false",
     Kind.PATHS: "a path or a list of them",
     Kind.WORDS: "a text or a list of them",
     Kind.OPERATORS: "a list of operators",

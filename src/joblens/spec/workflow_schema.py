@@ -75,6 +75,7 @@ _KIND_SCHEMAS: dict[Kind, Schema] = {
             "anyOf": [{"type": _SCALAR}, {"type": "array", "items": {"type": _SCALAR}, "minItems": 1}]
         },
     },
+    Kind.WORDS: {"anyOf": [_LINE, {"type": "array", "items": _LINE}]},
     Kind.JSON: {},
     Kind.METADATA: {},
     Kind.OPTION_WORD: {"type": _SCALAR, "pattern": OPTION_WORD_PATTERN},
@@ -139,6 +140,8 @@ def _value_schema(key: Key) -> Schema:
             return {**items, "minItems": 1} if key.is_required else items
         case Kind.REQUIREMENTS:
             return {"anyOf": [{**_NAME, "type": "string"}, {"$ref": f"#/$defs/{key.section}"}]}
+        case Kind.CONTAINER:
+            return {"anyOf": [_LINE, {"const": False}, {"$ref": f"#/$defs/{key.section}"}]}
         case Kind.CHOICE:
             return {"enum": list(key.choices)}
         case Kind.SBATCH:

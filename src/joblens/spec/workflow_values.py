@@ -73,6 +73,7 @@ def _make_struct(struct: type[Any], values: dict[str, Any]) -> Any:
 _MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "workflow": _workflow,
     "job": _job,
+    "container": dict,
     "file": _struct(FileSpec),
     "user_data": _struct(UserDataSpec),
     "dataset": _struct(DatasetSpec),

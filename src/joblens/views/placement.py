@@ -17,6 +17,7 @@ def placement_pairs(placement: Placement | None) -> list[tuple[str, str]]:
         ("placed by", clean(" ".join(whose))),
         ("cluster", clean(placement.cluster)),
         ("nodes", clean(", ".join(placement.nodes))),
+        ("node id", clean(placement.node_id)),
         ("partition", clean(placement.partition)),
         ("account", clean(placement.account)),
         ("asked for", clean(asked)),

@@ -35,11 +35,12 @@ _COLUMNS = (
     Column("Peak Mem (GB)", is_right=True),
     Column("Avg Mem (GB)", is_right=True),
     Column("Attempts", is_right=True),
+    Column("Where", gives_way=True, least=12),
     Column("Reason", gives_way=True, least=20),
 )
 # Left out one after the other where a terminal has not the room.
 _LEAST_WANTED = (
-    *("Avg Mem (GB)", "Avg CPU %", "Attempts", "Return Code", "Peak CPU %"),
+    *("Avg Mem (GB)", "Avg CPU %", "Attempts", "Return Code", "Peak CPU %", "Where"),
     *("Duration", "Peak Mem (GB)", "Label", "Reason", "Job ID"),
 )
 _REASONS_TOLD = 10
@@ -78,7 +79,7 @@ def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) 
 
 def _columns_for(width: int | None, cells: Sequence[Mapping[str, str]]) -> list[Column]:
     """A column without anything in it is left out too, except what everyone looks for."""
-    empty = [title for title in ("Reason", "Label") if not any(row[title] for row in cells)]
+    empty = {title for title in ("Where", "Reason", "Label") if not any(row[title] for row in cells)}
     columns = [column for column in _COLUMNS if column.title not in empty]
     if width is None:
         return columns
@@ -115,6 +116,7 @@ def _cells(row: ResultRow, paint: Palette) -> dict[str, str]:
         ),
         "Avg Mem (GB)": _gigabytes(row.avg_memory_bytes),
         "Attempts": str(row.attempts),
+        "Where": clean(row.where.describe()),
         "Reason": clean(_reason(row)),
     }
 

@@ -23,6 +23,7 @@ _COLUMNS = (
     Column("EXPECTED", is_right=True, goes=1),
     Column("CPU", is_right=True),
     Column("MEMORY", is_right=True, goes=3),
+    Column("WHERE", gives_way=True, goes=4),
 )
 _STATUS_COLOURS = {
     RunStatus.RUNNING: "cyan",
@@ -188,10 +189,14 @@ def _running(progress: RunProgress, width: int, paint: Palette, room: int) -> li
             UNKNOWN if job.expected_s is None else clock(job.expected_s),
             percent(job.cpu_percent),
             compact_bytes(job.memory_bytes),
+            clean(job.where),
         ]
         for job in shown
     ]
-    lines = render_table(_COLUMNS, rows, width, paint)
+    columns: Sequence[Column] = _COLUMNS
+    if not any(job.where for job in shown):
+        columns, rows = _COLUMNS[:-1], [row[:-1] for row in rows]
+    lines = render_table(columns, rows, width, paint)
     if len(shown) < len(ordered):
         lines.append(paint.paint(f"… and {len(ordered) - len(shown):,} more", "dim"))
     return lines
@@ -259,7 +264,8 @@ def progress_form(progress: RunProgress) -> dict[str, Any]:
         "ready": form.pop("ready"),
         **{word: progress.count(word) for word in ("done", "failed", "cancelled", "running")},
     }
+    is_unbounded = not form["cpus"][1]  # a cluster that takes as much as it is given
     for name in ("cpus", "memory_bytes", "gpus"):
         reserved, offered = form.pop(name)
-        form[name] = {"reserved": reserved, "offered": offered}
+        form[name] = {"reserved": reserved, "offered": None if is_unbounded and not offered else offered}
     return form

@@ -70,7 +70,7 @@ def render_show(  # noqa: PLR0913 - one part of the page each
         lines += render_part("operators", look)
     lines += _more(record, parts_known(details, samples), width, paint)
     lines += _charts(samples, width, paint)
-    lines += [*_section("Job", paint), *_pairs(_job_pairs(record.job, raised), paint)]
+    lines += [*_section("Job", paint), *_pairs(_job_pairs(record, raised), paint)]
     lines += _environment(record.job, width, paint)
     if record.attempt is not None:
         lines += [*_section("Ran on", paint), *_pairs(_attempt_pairs(record, record.attempt), paint)]
@@ -168,7 +168,8 @@ def _pairs(pairs: Pairs, paint: Palette) -> list[str]:
     ]
 
 
-def _job_pairs(job: Job, raised: str = "") -> Pairs:
+def _job_pairs(record: Record, raised: str = "") -> Pairs:
+    job = record.job
     needs = job.requirements
     return [
         ("command", command_line(job) + (" (shell)" if job.is_shell else "")),
@@ -189,7 +190,7 @@ def _job_pairs(job: Job, raised: str = "") -> Pairs:
         ("user", clean(job.user)),
         ("created", _instant(job.created_at_us)),
         ("bound to CPUs", clean(job.cpu_list)),
-        ("GPUs given", clean(", ".join(job.gpu_devices))),
+        ("GPUs given", clean(", ".join(record.gpu_devices))),
         ("CO2 factor", _grid_factor(job)),
         ("sampling", f"every {job.interval_s:g}s" if job.monitor else "off"),
     ]
@@ -247,6 +248,7 @@ def _output_pairs(attempt: Attempt | None, outcome: Outcome) -> Pairs:
         ("stdout", format_bytes(outcome.stdout_bytes)),
         ("stderr", format_bytes(outcome.stderr_bytes)),
         ("kept in", clean(attempt.logs_dir) if attempt is not None else ""),
+        ("worker", clean(outcome.worker)),
     ]
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from joblens.app.container_requests import client_env, container_of, with_whole_paths
+from joblens.agent.container_order import with_whole_paths
+from joblens.app.container_requests import client_env, container_of
 from joblens.app.requests import Request, check_request
 from joblens.model.errors import InputError
 from joblens.model.job import Accounting, ContainerJob
@@ -20,7 +21,7 @@ def test_the_image_alone_says_what_runs() -> None:
     ("container", "more", "words"),
     [
         (ContainerJob(image=" "), {}, "image is empty"),
-        (ContainerJob(image="img", engine="rocket"), {}, "expected docker or podman"),
+        (ContainerJob(image="img", engine="rocket"), {}, "expected docker, podman or apptainer"),
         (ContainerJob(image="img", volumes=("/etc",)), {}, "expected SOURCE:TARGET"),
         (ContainerJob(image="img", volumes=("/etc:there",)), {}, "has to begin with /"),
         (ContainerJob(image="img", volumes=("/no/such/folder:/there",)), {}, "there is no /no/such/folder"),

@@ -1,0 +1,396 @@
+"""Single commands with `--engine`: as on this machine, but that a cluster or a worker runs them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joblens.model.history import HistoryQuery
+from joblens.model.job import Record, Status
+from joblens.model.run import RunStatus
+from tests.conftest import Finished, RunJoblens, wait_until
+from tests.integration.workflow_desk import JOBLENS, WorkflowDesk
+from tests.slurm_server import SlurmServer
+
+ROOT = Path(__file__).parents[2]
+ON_SLURM = ("--engine", "slurm")
+
+
+@pytest.fixture(autouse=True)
+def quick_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBLENS_QUEUE_LEASE", "3s")
+    monkeypatch.setenv("JOBLENS_QUEUE_IDLE", "1s")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def argv(*arguments: str | Path) -> list[str]:
+    """joblens with a cluster of this machine as Slurm."""
+    return [sys.executable, "-m", "tests.local_placer", *map(str, arguments)]
+
+
+def call(desk: WorkflowDesk, *arguments: str, code: int = 0) -> Finished:
+    done = subprocess.run(
+        argv(*arguments),
+        cwd=desk.folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def only_record(desk: WorkflowDesk) -> Record:
+    store = desk.store()
+    try:
+        (record,) = store.records(HistoryQuery(limit=10))
+        return record
+    finally:
+        store.close()
+
+
+def last_line(text: str) -> dict[str, Any]:
+    document = json.loads(text.splitlines()[-1])
+    assert isinstance(document, dict)
+    return document
+
+
+def test_streams_come_apart_and_the_exit_code_is_the_commands_own(desk: WorkflowDesk) -> None:
+    line = "echo out; echo err >&2; printf '%s' \"$X\"; exit 3"
+    done = call(
+        desk,
+        *("run", *ON_SLURM, "--json", "--name", "single", "--id", "my-1", "-p", "a=1", "--tag", "t"),
+        *("--env", "X={y} ${files.x}", "--cpus", "1", "--timeout", "60", "--", "sh", "-c", line),
+        code=3,
+    )
+    assert done.stdout.startswith("out\n{y} ${files.x}\n{")
+    assert done.stderr == "err\n"
+    document = last_line(done.stdout)
+    assert (document["status"], document["returncode"], document["task_id"]) == ("failed", 3, "my-1")
+    record = only_record(desk)
+    assert record.job.argv == ("sh", "-c", line)
+    assert (record.job.name, record.job.tool, record.job.tags) == ("single", "sh", ("t",))
+    assert record.job.params == {"a": 1}
+    assert record.job.cwd == str(desk.folder)
+    assert (record.job.requirements.cpus, record.job.requirements.timeout_s) == (1, 60)
+    assert record.attempt is not None
+    assert record.attempt.placement is not None
+    assert not (desk.folder / "output").exists()
+
+
+def test_people_know_it_by_its_job_alone(desk: WorkflowDesk) -> None:
+    call(desk, "run", *ON_SLURM, "--", "echo", "hello")
+    assert desk.call("workflows", "--json", code=0).json == []
+    assert "no workflow has been run" in desk.call("results", code=2).stderr
+    assert desk.call("show", "1", "--json", code=0).json["job_uuid"] == only_record(desk).job.uuid
+    assert desk.call("logs", "1", code=0).stdout == "hello\n"
+    assert desk.call("wait", "1", code=0).stdout == ""
+    assert "already over" in desk.call("cancel", "1", code=0).stdout
+
+
+def test_its_run_is_neither_resumed_nor_repeated_as_a_workflow(desk: WorkflowDesk) -> None:
+    call(desk, "run", *ON_SLURM, "--", "sh", "-c", "exit 3", code=3)
+    for words in (("resume", "workflow:1"), ("rerun", "workflow:1", "--all"), ("run-jobs", "1")):
+        assert "joblens rerun 1" in desk.call(*words, code=2).stderr
+    assert (
+        "a container is on one node"
+        in call(desk, *("run", *ON_SLURM, "--nodes", "2", "--container", "x", "--", "true"), code=2).stderr
+    )
+
+
+def test_an_interrupt_withdraws_a_command_that_waits(
+    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = desk.folder / "away"
+    monkeypatch.setenv("JOBLENS_TEST_AWAY", str(away))
+    away.touch()
+    driver = desk.adopt(
+        subprocess.Popen(
+            argv("run", *ON_SLURM, "--", "sh", "-c", "echo ran > ran"),
+            cwd=desk.folder,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    )
+    assert driver.stderr is not None
+    assert "jobs wait" in driver.stderr.readline()
+    driver.send_signal(signal.SIGINT)
+    driver.communicate(timeout=60)
+    assert driver.returncode == -signal.SIGINT
+    assert only_record(desk).status is Status.CANCELLED
+    assert not (desk.folder / "ran").exists()
+
+
+def test_cancel_ends_a_command_that_waits(desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = desk.folder / "away"
+    monkeypatch.setenv("JOBLENS_TEST_AWAY", str(away))
+    away.touch()
+    driver = desk.adopt(
+        subprocess.Popen(
+            argv("run", *ON_SLURM, "--", "sh", "-c", "echo ran > ran"),
+            cwd=desk.folder,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    )
+    assert driver.stderr is not None
+    assert "jobs wait" in driver.stderr.readline()
+    desk.call("cancel", "1", code=0)
+    away.unlink()
+    driver.communicate(timeout=60)
+    assert driver.returncode == 125
+    assert only_record(desk).status is Status.CANCELLED
+    assert not (desk.folder / "ran").exists()
+
+
+def test_output_comes_while_the_command_runs(desk: WorkflowDesk) -> None:
+    line = "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last"
+    driver = desk.adopt(
+        subprocess.Popen(
+            argv("run", *ON_SLURM, "--", "sh", "-c", line),
+            cwd=desk.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    )
+    assert driver.stdout is not None
+    assert driver.stdout.readline() == "first\n"
+    (desk.folder / "go").touch()
+    assert driver.communicate(timeout=60)[0] == "last\n"
+    assert driver.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("sh", "-c", "kill -SEGV $$"), 139),
+        (("no-such-program-at-all",), 127),
+        (("/etc/passwd",), 126),
+    ],
+)
+def test_exit_codes_are_those_of_a_command_here(
+    desk: WorkflowDesk, command: tuple[str, ...], code: int
+) -> None:
+    call(desk, "run", *ON_SLURM, "--", *command, code=code)
+
+
+def test_a_command_that_takes_too_long_ends_with_124(desk: WorkflowDesk) -> None:
+    call(desk, "run", *ON_SLURM, "--timeout", "1", "--grace", "1", "--", "sleep", "60", code=124)
+    assert only_record(desk).status is Status.TIMEOUT
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, -2), (signal.SIGTERM, 143)])
+def test_a_signal_cancels_the_job_and_the_exit_code_tells_it(
+    desk: WorkflowDesk, number: signal.Signals, code: int
+) -> None:
+    driver = desk.adopt(
+        subprocess.Popen(
+            argv("run", *ON_SLURM, "--", "sh", "-c", "echo begun > begun; exec sleep 300"),
+            cwd=desk.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    )
+    wait_until((desk.folder / "begun").exists)
+    driver.send_signal(number)
+    driver.communicate(timeout=60)
+    assert driver.returncode == code
+    assert only_record(desk).status is Status.CANCELLED
+
+
+def test_the_notification_gets_the_record_here(desk: WorkflowDesk) -> None:
+    script = desk.folder / "tell.sh"
+    script.write_text("#!/bin/sh\ncat > told; echo $JOBLENS_EXIT_CODE >> code\n")
+    script.chmod(0o755)
+    call(desk, "run", *ON_SLURM, "--notify", str(script), "--", "sh", "-c", "exit 4", code=4)
+    assert json.loads((desk.folder / "told").read_text())["returncode"] == 4
+    assert (desk.folder / "code").read_text() == "4\n"
+
+
+def test_secrets_of_the_command_reach_the_job_and_not_the_store(desk: WorkflowDesk) -> None:
+    done = call(
+        desk, "run", *ON_SLURM, "--env", "API_TOKEN=hunter2-abcdef", "--", "sh", "-c", "echo $API_TOKEN"
+    )
+    assert done.stdout == "hunter2-abcdef\n"
+    assert b"hunter2-abcdef" not in desk.store_path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--packing", "jobs"), "--packing goes with a workflow file only"),
+        (("--allocations", "2"), "--allocations goes with a workflow file only"),
+        (("--no-capture",), "--no-capture"),
+        (("--cpu-list", "0"), "--cpu-list"),
+        (("--queue", "x"), "--queue is for --engine celery"),
+        (("--address", "auto"), "--address is for --engine ray"),
+        (("-j", "2"), "--jobs goes with a workflow file only"),
+        (("--dry-run",), "--dry-run goes with a workflow file only"),
+    ],
+)
+def test_options_without_meaning_there_are_refused(
+    desk: WorkflowDesk, options: tuple[str, ...], message: str
+) -> None:
+    done = desk.call("run", *ON_SLURM, *options, "--", "true", code=2)
+    assert message in done.stderr
+    assert not desk.store_path.exists()
+
+
+def test_slurm_options_need_the_engine(desk: WorkflowDesk) -> None:
+    assert "--partition" in desk.call("run", "--partition", "short", "--", "true", code=2).stderr
+
+
+# ---- a real Slurm ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slurm_desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Any:
+    tmp_path.chmod(0o755)
+    (tmp_path / "joblens.yml").write_text("slurm:\n  poll: 1s\nqueue:\n  lease: 5s\n")
+    one = WorkflowDesk(tmp_path, joblens, store_path)
+    yield one
+    (tmp_path / "go").touch()
+    one.close()
+
+
+def test_submit_leaves_it_to_slurm_and_wait_ends_with_its_code(
+    slurm: SlurmServer, slurm_desk: WorkflowDesk
+) -> None:
+    desk = slurm_desk
+    line = "echo $SLURM_JOB_PARTITION; echo err >&2; exit 5"
+    done = desk.call("submit", *ON_SLURM, "--partition", "short", "--", "sh", "-c", line, code=0)
+    uuid = done.stdout.strip()
+    assert desk.call("wait", uuid, code=5, timeout=90).stderr == ""
+    record = only_record(desk)
+    assert record.job.uuid == uuid
+    assert record.attempt is not None
+    assert record.attempt.placement is not None
+    assert record.attempt.placement.partition == "short"
+    assert desk.call("logs", uuid, code=0).stdout == "short\n"
+    assert desk.call("seff", record.attempt.placement.job_id, code=0).stdout
+    again = desk.call("rerun", uuid, code=5, timeout=90)
+    assert again.stdout == "short\n"
+
+
+def test_cancel_ends_a_submitted_command_in_slurm(slurm: SlurmServer, slurm_desk: WorkflowDesk) -> None:
+    desk = slurm_desk
+    uuid = desk.call(
+        "submit", *ON_SLURM, "--", "sh", "-c", "echo > begun; exec sleep 300", code=0
+    ).stdout.strip()
+    wait_until((desk.folder / "begun").exists, timeout=60)
+    assert "cancelled" in desk.call("cancel", uuid, code=0).stdout
+    wait_until(lambda: not slurm.ask("squeue", "--noheader", "--me").strip(), timeout=30)
+
+
+def test_scancel_ends_a_command_for_good(slurm: SlurmServer, slurm_desk: WorkflowDesk) -> None:
+    desk = slurm_desk
+    driver = desk.start("run", *ON_SLURM, "--", "sh", "-c", "echo begun >> begun; exec sleep 300")
+    wait_until((desk.folder / "begun").exists, timeout=60)
+    attempt = only_record(desk).attempt
+    assert attempt is not None
+    assert attempt.placement is not None
+    slurm.ask("scancel", attempt.placement.job_id)
+    driver.communicate(timeout=60)
+    assert driver.returncode == 125
+    assert only_record(desk).status is Status.CANCELLED
+    assert desk.lines("begun") == ["begun"]
+
+
+def test_a_tool_runs_on_slurm(slurm: SlurmServer, slurm_desk: WorkflowDesk) -> None:
+    desk = slurm_desk
+    done = desk.call("submit", "python", "primes.py", *ON_SLURM, "--wait", "--json", code=0, timeout=90)
+    assert done.json["status"] == "success"
+    record = only_record(desk)
+    assert record.attempt is not None
+    assert record.attempt.placement is not None
+
+
+# ---- workers of a queue ------------------------------------------------------------------------------------
+
+
+def test_a_command_on_a_worker_prints_here(desk: WorkflowDesk) -> None:
+    done = desk.call(
+        *("run", "--engine", "celery", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 3"), code=3
+    )
+    assert done.stdout.startswith("out\n{")
+    assert done.stderr == "err\n"
+    assert last_line(done.stdout)["returncode"] == 3
+
+
+def test_an_interrupt_cancels_a_command_on_a_worker(desk: WorkflowDesk) -> None:
+    command = [*JOBLENS, "run", "--engine", "celery", "--", "sh", "-c", "echo > begun; exec sleep 300"]
+    caller = desk.adopt(
+        subprocess.Popen(
+            command,
+            cwd=desk.folder,
+            env=dict(os.environ),
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+    )
+    wait_until((desk.folder / "begun").exists, timeout=30)
+    caller.send_signal(signal.SIGINT)
+    assert caller.wait(30) == -signal.SIGINT
+    assert only_record(desk).status is Status.CANCELLED
+
+
+# ---- sweeps from the command line --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["slurm", "celery"])
+def test_map_runs_its_commands_on_an_engine(desk: WorkflowDesk, engine: str) -> None:
+    done = call(desk, "map", "--engine", engine, "-k", "echo got {}; test {} = a", ":::", "a", "b", code=1)
+    assert done.stdout == "got a\ngot b\n"
+    store = desk.store()
+    try:
+        records = list(store.records(HistoryQuery(limit=10)))
+    finally:
+        store.close()
+    assert len(records) == 2
+    assert all(record.job.queue for record in records)
+
+
+def test_map_refuses_options_of_another_engine(desk: WorkflowDesk) -> None:
+    assert "--engine slurm" in desk.call("map", "--partition", "x", "true", ":::", "a", code=2).stderr
+    assert "--engine celery" in desk.call("map", "--queue", "x", "true", ":::", "a", code=2).stderr
+
+
+def test_wait_starts_the_driver_of_a_command_again(slurm: SlurmServer, slurm_desk: WorkflowDesk) -> None:
+    desk = slurm_desk
+    line = "echo > begun; while [ ! -e go ]; do sleep 0.05; done; exit 6"
+    uuid = desk.call("submit", *ON_SLURM, "--", "sh", "-c", line, code=0).stdout.strip()
+    wait_until((desk.folder / "begun").exists, timeout=60)
+    store = desk.store()
+    try:
+        link = store.find(uuid).job.run
+        assert link is not None
+        owner = store.find_run(link.run_uuid).owner
+    finally:
+        store.close()
+    assert owner is not None
+    os.kill(owner.pid, signal.SIGKILL)
+    waits = desk.start("wait", uuid)
+    store = desk.store()
+    try:
+        wait_until(lambda: store.find_run(link.run_uuid).owner != owner, timeout=30)
+        (desk.folder / "go").touch()
+        waits.communicate(timeout=60)
+        assert waits.returncode == 6
+        wait_until(lambda: store.find_run(link.run_uuid).status is RunStatus.FAILED, timeout=30)
+    finally:
+        store.close()
