@@ -128,11 +128,12 @@ def choose_packing(
             if is_small(job.requirements, rooms.get(job.scheduler), known_s.get(index))
         ]
         shared = small if len(small) >= MANY else []
+    entries = max((1 + job.spec_job for job in plan.jobs if job.spawned_by < 0), default=0)
     shares_added = wants_allocations or choice.nodes is not None or bool(shared)
     return Packing(
         entries=frozenset(job.spec_job for job in shared if job.spawned_by < 0),
         has_actions=bool(named),
-        added_from=plan.declared.entries if shares_added else None,
+        added_from=max(entries, plan.declared.entries) if shares_added else None,
     )
 
 
