@@ -402,10 +402,9 @@ def test_a_broker_that_is_away_is_warned_of_as_everywhere(desk: WorkflowDesk) ->
     assert line.startswith("joblens: warning: the broker at redis://127.0.0.1:1/0")
 
 
-def test_the_engine_is_for_workflow_files(desk: WorkflowDesk) -> None:
-    assert "--engine" in desk.call("run", "--engine", "celery", "--", "true", code=2).stderr
+def test_queue_and_broker_need_their_engine(desk: WorkflowDesk) -> None:
     assert "celery" in desk.call("run", "x.yaml", "--engine", "slurmy", code=2).stderr
     assert "--engine celery" in desk.call("run", desk.write(MANY), "--queue", "x", code=2).stderr
-    assert "workflow file" in desk.call("run", "--queue", "x", "--", "true", code=2).stderr
+    assert "--engine celery" in desk.call("run", "--queue", "x", "--", "true", code=2).stderr
     nonsense = desk.call("run", desk.write(MANY), "--engine", "celery", "--broker", "ftp://x", code=2)
     assert "broker" in nonsense.stderr
