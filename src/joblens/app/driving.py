@@ -245,8 +245,7 @@ class _Driving:
             enabled=enabled_places(self._plan, self._run.options),
             enforce=self._run.options.enforce and self._settings.limits.enforce,
             expected_s=kit.recorder.read(self._expected),
-            may_go_ahead=self._plan.execution.staggered_start_s <= 0
-            and all(job.container is None for job in self._plan.jobs),  # an engine starts them
+            may_go_ahead=self._plan.execution.staggered_start_s <= 0,
             may_grow=True,
             served_labels=None if self._run.options.engine == "local" else self._run.options.labels,
         )
