@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,29 @@ import msgspec
 import pytest
 
 from joblens.agent.added_jobs import whole_batch
+from joblens.agent.run_driver import RunDriver
 from joblens.app.drivers import store_name
+from joblens.app.driving import drive
 from joblens.app.places import spool_dir
 from joblens.app.settings import load_settings
 from joblens.app.spawning import Caller, Spawned, lineage_state, spawn_in_run
 from joblens.app.specs import load_spec, plan_of_run
 from joblens.app.workflow_runs import create_run
 from joblens.model.errors import InputError
-from joblens.model.run import Run, RunOptions
+from joblens.model.job import Record
+from joblens.model.run import (
+    JobState,
+    RaisedRequest,
+    RequirementsRaised,
+    Run,
+    RunEnded,
+    RunEvent,
+    RunOptions,
+    RunStatus,
+)
 from joblens.model.settings import Settings
 from joblens.model.workflow_spec import JobSpec
-from joblens.model.writes import Write
+from joblens.model.writes import RunNoted, Write
 from joblens.plan.spawning import MOST_JOBS, MOST_STATE_BYTES
 from joblens.spec.spawn_file import read_spawn
 from joblens.stores.sqlite import SqliteStore
@@ -242,6 +254,42 @@ def test_two_calls_at_the_same_moment_both_count(one: Desk, monkeypatch: pytest.
     assert [(batch.lineage, batch.first) for batch in one.run.spawned] == [("other", 2), ("seed", 3)]
 
 
+def test_a_batch_that_comes_at_the_moment_the_run_ends_can_still_be_run(
+    one: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = one.store.apply
+
+    def end_first(writes: Sequence[Write]) -> None:
+        monkeypatch.setattr(one.store, "apply", apply)
+        apply([RunNoted(RunEvent("end", one.uuid, 1, RunEnded(RunStatus.COMPLETED)))])
+        apply(writes)
+
+    monkeypatch.setattr(one.store, "apply", end_first)
+    assert one.spawn(job("late")).created == ("late",)
+    assert one.run.status is RunStatus.STOPPED  # joblens resume goes on with it
+
+
+def test_a_driver_finds_jobs_that_were_added_after_its_last_question(
+    one: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_to_its_end = RunDriver.run
+
+    def run_then_add(driver: RunDriver, running: Sequence[Record] = ()) -> RunStatus:
+        status = run_to_its_end(driver, running)
+        assert status is RunStatus.COMPLETED
+        one.spawn(job("late"))
+        return status
+
+    monkeypatch.setenv("JOBLENS_STORE", str(one.folder / "store.db"))
+    monkeypatch.setattr(RunDriver, "run", run_then_add)
+    driven = drive(one.run, plan_of_run(one.run), one.settings)
+    assert driven.status is one.run.status is RunStatus.STOPPED
+    monkeypatch.setattr(RunDriver, "run", run_to_its_end)
+    driven = drive(one.run, plan_of_run(one.run), one.settings)
+    assert driven.status is one.run.status is RunStatus.COMPLETED
+    assert driven.states == (JobState.COMPLETED,) * 3
+
+
 def test_a_job_that_could_never_fit_is_refused(one: Desk) -> None:
     from joblens.model.job import Owner
     from joblens.model.run import RunEvent, RunStarted
@@ -401,6 +449,33 @@ def test_a_part_of_a_run_keeps_the_jobs_that_were_added_to_it(desk: WorkflowDesk
     assert set(states(again).values()) == {"completed"}
     assert sorted((desk.folder / "trace").read_text().split()) == ["bad", "good", "last"]
     assert desk.call("rerun", "loop", "--changed", "--json", code=0, timeout=180.0).json["again"] == []
+
+
+def test_requests_raised_for_added_jobs_hold_in_a_later_run(desk: WorkflowDesk) -> None:
+    """Also where a job has another index there."""
+    for name in ("seed", "other"):
+        jobs = [job(f"{name}_{one}", "test -e fixed", resource_requirements="small") for one in "ab"]
+        (desk.folder / f"{name}.json").write_text(json.dumps({"jobs": jobs}))
+    spawn = f"{sys.executable} -m joblens spawn-jobs"
+    text = FLOW.replace('command: "true"', f'command: "{spawn} seed.json && test -e fixed"', 1)
+    text = text.replace('command: "true"', f'command: "sleep 0.1; {spawn} other.json"', 1)
+    desk.run(text, code=1, timeout=180.0)
+    before = desk.newest_run()
+    there = [one.name for one in plan_of_run(before).jobs].index("other_b")
+    raised = RequirementsRaised((RaisedRequest(there, 1, memory_bytes=100 << 20),))
+    store = desk.store()
+    store.apply([RunNoted(RunEvent("raised", before.uuid, 1, raised))])
+    store.close()
+    (desk.folder / "fixed").touch()
+    (desk.folder / "seed.json").write_text(json.dumps({"jobs": [job("seed_c"), job("seed_d")]}))
+    again = desk.call("rerun", "loop", "--failed", "--json", code=0, timeout=180.0).json
+    assert set(states(again).values()) == {"completed"}
+    asked = {one.name: one.requirements.memory_bytes for one in plan_of_run(desk.newest_run()).jobs}
+    assert asked["other_b"] == 100 << 20
+    assert asked["other_a"] == 64 << 20
+    assert desk.records_of(desk.newest_run())["other_b"].job.requirements.memory_bytes == 100 << 20
+    assert asked["seed_c"] is None
+    assert asked["seed_d"] is None
 
 
 def test_mistakes_in_a_file_are_shown_with_their_lines(desk: WorkflowDesk) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from joblens.agent.kit import Kit
+from joblens.model.errors import JoblensError
 from joblens.model.ids import new_uuid
 from joblens.model.plan import Plan
 from joblens.model.run import (
@@ -104,6 +105,15 @@ class RunFacts:
             lambda events: loop.call(lambda: then(self._news(events))),
             lambda _error: loop.call(otherwise or (lambda: then([]))),
         )
+
+    def count_late_jobs(self) -> int:
+        """Returns how many jobs were added since the last answer: after the end of the run nobody takes them.
+        Waits for the store; 0 where it does not answer."""
+        try:
+            events = self._kit.recorder.read(lambda store: store.run_events(self._run_uuid, self._seen))
+        except JoblensError:
+            return 0
+        return sum(len(event.fact.jobs) for _, event in events if isinstance(event.fact, JobsSpawned))
 
     def poll(self, then: Callable[[list[News], Mapping[str, CancelAsked]], None]) -> None:
         """The same for what is asked again and again, with the jobs to cancel. `then` is not

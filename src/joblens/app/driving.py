@@ -185,7 +185,7 @@ class _Driving:
             status = RunStatus.FAILED
             try:
                 status = driver.run(running)
-                facts.note_now(RunEnded(status))
+                status = self._note_end(facts, status)
                 self._is_over = True
             except JoblensError:
                 facts.note_now(RunEnded(RunStatus.STOPPED))  # it can be gone on with when the reason is gone
@@ -215,6 +215,18 @@ class _Driving:
             if self._cluster is not None:
                 self._cluster.close(is_over=self._is_over)
             close_kit(kit, sweeps_all=True)
+
+    def _note_end(self, facts: RunFacts, status: RunStatus) -> RunStatus:
+        """Returns `stopped` where jobs were added after the driver last asked for them: the run can be
+        resumed. `app.spawning` does the same for jobs that are written later still."""
+        facts.note_now(RunEnded(status))
+        late = 0 if status is RunStatus.STOPPED else facts.count_late_jobs()
+        if late:
+            status = RunStatus.STOPPED
+            facts.note_now(RunEnded(status))
+            jobs = "a job was" if late == 1 else f"{late:,} jobs were"
+            self._log.warn(f"{jobs} added just as the run ended; joblens resume runs them")
+        return status
 
     def _note_added_jobs(self, driver: RunDriver) -> None:
         spawned = (*self._run.spawned, *driver.added_jobs.batches)

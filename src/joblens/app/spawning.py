@@ -26,7 +26,7 @@ from joblens.model.fitting import Lack, more_than_there_is
 from joblens.model.ids import new_uuid, uuid_from
 from joblens.model.json_text import decode_json
 from joblens.model.plan import Plan, PlannedJob, growing
-from joblens.model.run import JobsSpawned, Run, RunEvent, RunStarted, RunStatus
+from joblens.model.run import JobsSpawned, Run, RunEnded, RunEvent, RunStarted, RunStatus
 from joblens.model.secrets import REDACTED, SecretValues, redact_params, secret_values
 from joblens.model.settings import Settings
 from joblens.model.workflow_spec import JobSpec
@@ -46,6 +46,7 @@ from joblens.stores.private_files import write_own
 
 _MOST_TRIES = 100  # each is lost to another batch of the same run
 _LONGEST_LINEAGE = 200
+_OVER = (RunStatus.COMPLETED, RunStatus.FAILED)
 _NAME_VARIABLE = "JOBLENS_JOB_NAME"
 _ATTEMPT_VARIABLE = "JOBLENS_ATTEMPT"
 
@@ -209,7 +210,7 @@ class _Attempt:
         index = self._extender.index_of(self._caller.name)
         if index is None:
             raise InputError(f"the run has no job '{self._caller.name}', which calls")
-        if self._run.status in (RunStatus.COMPLETED, RunStatus.FAILED):
+        if self._run.status in _OVER:
             raise InputError("the run of this job is over: nothing can be added to it")
         return index
 
@@ -258,10 +259,19 @@ class _Attempt:
         is_ours = self._run.spawned[place].token == batch.token
         if is_ours:
             self._extender.add(batch)
+            self._reopen_run()
             wake_driver(self._run, self._settings)
         elif batch.private:
             os.unlink(self._path(batch.private))
         return is_ours
+
+    def _reopen_run(self) -> None:
+        """The run has ended meanwhile: it can be resumed, and runs the new jobs then. Its driver looks for
+        them after its own last write, so one of the two finds the other's."""
+        if self._run.status in _OVER:
+            event = RunEvent(new_uuid(), self._run.uuid, time.time_ns() // 1000, RunEnded(RunStatus.STOPPED))
+            self._store.apply([RunNoted(event)])
+            self._run = self._store.find_run(self._run.uuid)
 
     # ---- checks --------------------------------------------------------------------------------------
 

@@ -156,7 +156,7 @@ class Life:
         return schedule, schedule.begin(1.0)
 
     def reset(self) -> bool:
-        """As `joblens recover`: failed jobs and all behind them, with more memory. Only between two drivers."""
+        """As `joblens recover`: failed jobs and all behind them, with more memory. Between two drivers."""
         if self.under_way:
             return False
         states = self.states(self.schedule)

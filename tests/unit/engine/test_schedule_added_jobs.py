@@ -427,3 +427,15 @@ def test_a_tiny_job_in_a_container_is_never_sent_behind_another() -> None:
 
     assert behind(None)
     assert behind(ContainerJob(image="i")) == []
+
+
+def test_added_jobs_find_their_position_also_when_others_have_grown() -> None:
+    """A retry with more memory, or a larger offer, changes the sizes of jobs that have a position already."""
+    sizes = {0: 0.5, 1: 0.4, 2: 0.3, 3: 0.2, 4: 0.1, 5: 0.25}
+    plan = growing(plan_of(*(job(f"j{index}") for index in range(5))))
+    order = Order(plan, [1.0] * 5, lambda index: sizes[index])
+    sizes |= {3: 0.9, 4: 0.8}
+    grow(plan, [spawned("new", 0)])
+    order.add([1.0])
+    by_number = sorted(range(6), key=order.numbers.__getitem__)
+    assert by_number == [0, 1, 2, 5, 3, 4]
