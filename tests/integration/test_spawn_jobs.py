@@ -23,7 +23,7 @@ from joblens.app.spawning import Caller, Spawned, lineage_state, spawn_in_run
 from joblens.app.specs import load_spec, plan_of_run
 from joblens.app.workflow_runs import create_run
 from joblens.model.errors import InputError
-from joblens.model.job import Record
+from joblens.model.job import Owner, Record
 from joblens.model.run import (
     JobState,
     RaisedRequest,
@@ -32,6 +32,7 @@ from joblens.model.run import (
     RunEnded,
     RunEvent,
     RunOptions,
+    RunStarted,
     RunStatus,
 )
 from joblens.model.settings import Settings
@@ -61,14 +62,15 @@ jobs:
 class Desk:
     """A run that nobody drives, and calls as its jobs would make them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, options: RunOptions | None = None) -> None:
         self.folder = folder
         self.settings: Settings = load_settings(env={"JOBLENS_STORE": str(folder / "store.db")}).settings
         self.store = SqliteStore(str(folder / "store.db"))
         path = folder / "flow.yaml"
         path.write_text(FLOW)
         loaded = load_spec(str(path))
-        self.uuid = create_run(self.store, str(path), loaded, RunOptions(cwd=str(folder)), self.settings).uuid
+        options = options or RunOptions(cwd=str(folder), labels=("heavy",))
+        self.uuid = create_run(self.store, str(path), loaded, options, self.settings).uuid
 
     @property
     def run(self) -> Run:
@@ -283,24 +285,31 @@ def test_a_driver_finds_jobs_that_were_added_after_its_last_question(
     monkeypatch.setenv("JOBLENS_STORE", str(one.folder / "store.db"))
     monkeypatch.setattr(RunDriver, "run", run_then_add)
     driven = drive(one.run, plan_of_run(one.run), one.settings)
-    assert driven.status is one.run.status is RunStatus.STOPPED
+    assert [driven.status, one.run.status] == [RunStatus.STOPPED] * 2
     monkeypatch.setattr(RunDriver, "run", run_to_its_end)
     driven = drive(one.run, plan_of_run(one.run), one.settings)
-    assert driven.status is one.run.status is RunStatus.COMPLETED
+    assert [driven.status, one.run.status] == [RunStatus.COMPLETED] * 2
     assert driven.states == (JobState.COMPLETED,) * 3
 
 
 def test_a_job_that_could_never_fit_is_refused(one: Desk) -> None:
-    from joblens.model.job import Owner
-    from joblens.model.run import RunEvent, RunStarted
-    from joblens.model.writes import RunNoted
-
     owner = Owner(host="h", boot_id="b", pid=1, start_ticks=1)
     started = RunStarted(owner, 2.0, 1 << 30)
     one.store.apply([RunNoted(RunEvent("11111111-1111-4111-8111-111111111111", one.uuid, 1, started))])
     told = one.refused(job("a", num_cpus=3), job("b", memory="2g"), job("c", num_gpus=1))
     for name in ("a", "b", "c"):
         assert name in told
+
+
+def test_labels_of_added_jobs_mean_the_same_as_in_a_file(tmp_path: Path, one: Desk) -> None:
+    assert "'gpu'; no worker of this run serves it" in one.refused(job("a", label="gpu"))
+    (tmp_path / "celery").mkdir()
+    many = Desk(tmp_path / "celery", RunOptions(cwd=str(tmp_path), engine="celery"))
+    owner = Owner(host="h", boot_id="b", pid=1, start_ticks=1)
+    many.store.apply([RunNoted(RunEvent("started", many.uuid, 1, RunStarted(owner, 2.0, 1 << 30)))])
+    assert "b: needs 64 CPUs" in many.refused(job("b", num_cpus=64))
+    many.spawn(job("a", label="gpu", num_cpus=64))  # for workers that are not the run's own
+    many.store.close()
 
 
 def test_secrets_of_added_jobs_stay_out_of_the_store(one: Desk) -> None:
@@ -508,3 +517,57 @@ def test_who_watches_a_run_sees_the_jobs_that_are_added(desk: WorkflowDesk) -> N
     assert watching.returncode == 0, printed
     assert "✓ work2: done" in printed
     assert "5 of 5 done: run completed" in printed
+
+
+# ---- together with datasets and recover ------------------------------------------------------------------
+
+TOGETHER = """
+name: together
+datasets: [{{name: parts, path: parts}}, {{name: raw, path: raw}}]
+user_data: [{{name: word}}]
+jobs:
+  - {{name: seed, command: "{joblens} spawn-jobs batch.json"}}
+  - {{name: one, command: "mkdir -p parts && echo 1 > ${{datasets.output.parts}}/1", depends_on: [seed]}}
+  - {{name: two, command: "mkdir -p parts && test -e ok && echo 2 > parts/2", output_datasets: [parts]}}
+"""
+
+
+def test_added_jobs_datasets_and_recovered_jobs_work_together(desk: WorkflowDesk) -> None:
+    joblens = f"{sys.executable} -m joblens"
+    much = f"{sys.executable} -c \"import time; x = b'x' * (80 << 20); time.sleep(1)\""
+    jobs = [
+        job("join", "cat ${datasets.input.parts}/* ${datasets.input.raw}/x >> trace"),
+        job("says", f"{joblens} user-data set word 5", output_user_data=["word"]),
+        job("hears", "echo ${user_data.input.word} >> trace", depends_on=["join"]),
+        job("much", much, resource_requirements={"memory": "40m"}),
+    ]
+    (desk.folder / "batch.json").write_text(json.dumps({"jobs": jobs}))
+    (desk.folder / "raw").mkdir()
+    (desk.folder / "raw" / "x").write_text("x\n")
+    first = desk.run(TOGETHER.format(joblens=joblens), code=1, timeout=180.0)
+    assert {name: state for name, state in states(first).items() if state != "completed"} == {
+        "two": "failed",
+        "join": "blocked",
+        "hears": "blocked",
+        "much": "failed",
+    }
+    (desk.folder / "ok").touch()
+    recovering = desk.start(
+        "recover", "together", "--retry-unknown", "--memory-multiplier", "4", "--no-prompts"
+    )
+    wait_until(lambda: any(one.index == 6 and one.attempt == 2 for one in desk.results()), timeout=60.0)
+    recovering.send_signal(signal.SIGKILL)
+    recovering.communicate(timeout=30)
+    last = desk.call("resume", "together", "--json", code=0, timeout=180.0).json
+    assert set(states(last).values()) == {"completed"}
+    assert desk.lines("trace") == ["1", "2", "x", "5"]
+    tried = [one for one in desk.results() if one.index == 6]
+    assert tried[-1].attempt >= 2
+    store = desk.store()
+    limits = [store.find(one.job_uuid).job.requirements.memory_bytes for one in tried]
+    store.close()
+    assert limits == [40 << 20] + [160 << 20] * (len(tried) - 1)
+    again = desk.call("rerun", "together", "--only", "two", "--json", code=0, timeout=180.0).json
+    assert set(states(again).values()) == {"completed"}
+    assert desk.lines("trace") == ["1", "2", "x", "5"] * 2
+    assert [one.index for one in desk.results()] == [2, 3, 5]

@@ -16,13 +16,13 @@ from joblens.agent.added_jobs import PrivateBatch, whole_batch
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.app.drivers import store_name
 from joblens.app.kept_specs import stored_secrets
+from joblens.app.machine_offer import check_fit
 from joblens.app.places import spool_dir
 from joblens.app.run_control import wake_driver
 from joblens.app.specs import loaded_run
 from joblens.app.user_data import RUN_VARIABLE, is_driven_elsewhere
-from joblens.engine.offer import Offer, unfit
+from joblens.engine.offer import Offer
 from joblens.model.errors import InputError, SpecError, StoreError
-from joblens.model.fitting import Lack, more_than_there_is
 from joblens.model.ids import new_uuid, uuid_from
 from joblens.model.json_text import decode_json
 from joblens.model.plan import Plan, PlannedJob, growing
@@ -31,6 +31,7 @@ from joblens.model.secrets import REDACTED, SecretValues, redact_params, secret_
 from joblens.model.settings import Settings
 from joblens.model.workflow_spec import JobSpec
 from joblens.model.writes import RunNoted
+from joblens.plan.labelled_jobs import jobs_elsewhere, refuse_elsewhere
 from joblens.plan.problems import Path, nearest_name
 from joblens.plan.spawning import (
     LINEAGE_VARIABLES,
@@ -303,7 +304,11 @@ class _Attempt:
         self._check_fit(reading.jobs)
 
     def _check_fit(self, jobs: Sequence[PlannedJob]) -> None:
-        """By what the run was offered when it was last started; a cluster refuses by itself."""
+        """By labels, and by the offer of the last start of the run; a cluster refuses by itself."""
+        added, labels = Plan(name="", jobs=tuple(jobs)), self._run.options.labels
+        is_local = self._run.options.engine == "local"
+        if is_local:
+            refuse_elsewhere(added, labels, range(len(jobs)))
         starts = [
             event.fact
             for _, event in self._store.run_events(self._run.uuid)
@@ -311,7 +316,7 @@ class _Attempt:
         ]
         if not starts:
             return
-        offer, is_local = starts[-1], self._run.options.engine == "local"
+        offer = starts[-1]
         most = 1 << 62
         offered = Offer(
             cpus=offer.cpus or float(most),
@@ -320,11 +325,7 @@ class _Attempt:
             nameless_gpus=0 if is_local else most,
             time_s=self._run.options.time_s,
         )
-        lacking = unfit(Plan(name="", jobs=tuple(jobs)), offered)
-        if lacking:
-            raise more_than_there_is(
-                [Lack(jobs[one.index].name, one.what, one.need, one.have) for one in lacking]
-            )
+        check_fit(added, offered, frozenset(range(len(jobs))) - jobs_elsewhere(added, labels))
 
     def _conflicts(self, jobs: Sequence[JobSpec], shown: Sequence[JobSpec]) -> dict[Path, str] | None:
         """Jobs that are there already, by their paths. None: this job has added just these before."""

@@ -218,7 +218,7 @@ class _Batch:
         if job.scheduler and job.scheduler not in self._around.schedulers:
             self._unknown((*path, "scheduler"), "scheduler", job.scheduler, sorted(self._around.schedulers))
         if job.label is not None and (problem := label_problem(job.label)):
-            self._problems.note((*path, "label"), f"label '{job.label}' {problem}")
+            self._problems.note((*path, "label"), f"label {job.label!r} {problem}")
         requirements = self._requirements(job, path)
         return PlannedJob(
             name=job.name,
