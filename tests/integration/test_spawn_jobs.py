@@ -157,6 +157,20 @@ def test_the_same_batch_again_changes_nothing(one: Desk) -> None:
     assert one.run == before
 
 
+def test_the_same_batch_with_nested_values_changes_nothing(one: Desk) -> None:
+    first = job(
+        "a",
+        container={"image": "i", "volumes": ["/tmp:/x"]},
+        stdio={"mode": "none"},
+        resource_requirements={"num_cpus": 2},
+    )
+    one.spawn(first)
+    assert one.spawn(first).existing == ("a",)
+    container = plan_of_run(one.run).jobs[2].container
+    assert container is not None
+    assert container.volumes == ("/tmp:/x",)
+
+
 def test_another_content_under_the_same_name_is_refused(one: Desk) -> None:
     one.spawn(job("a", "echo 1", priority=1))
     assert "'a' was added before with another content (command)" in one.refused(

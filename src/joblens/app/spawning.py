@@ -124,13 +124,15 @@ def spawn_in_run(
     when anything is wrong. Without jobs: stores the final state of the lineage."""
     lineage = _checked_lineage(caller.lineage if lineage is None else lineage)
     _check_size(jobs)
+    # As they come back from the store, to compare them with those that are there.
+    batch = msgspec.json.decode(msgspec.json.encode(jobs), type=tuple[JobSpec, ...])
     state = _checked_state(state)
     base: Plan | None = None
     for _ in range(_MOST_TRIES):
         run = store.find_run(caller.run_uuid)
         base = loaded_run(run).plan if base is None else base
         attempt = _Attempt(store, settings, caller, run, base)
-        answer = attempt.spawn(tuple(jobs), lineage, state)
+        answer = attempt.spawn(batch, lineage, state)
         if answer is not None:
             return answer
     raise StoreError("other jobs of the run kept adding jobs at the same moment; try again")
