@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from joblens.agent.added_jobs import whole_batch
 from joblens.agent.run_driver import RunDriver
+from joblens.agent.run_facts import RunFacts
 from joblens.app.drivers import store_name
 from joblens.app.driving import drive
 from joblens.app.places import spool_dir
@@ -585,3 +586,34 @@ def test_added_jobs_datasets_and_recovered_jobs_work_together(desk: WorkflowDesk
     assert set(states(again).values()) == {"completed"}
     assert desk.lines("trace") == ["1", "2", "x", "5"] * 2
     assert [one.index for one in desk.results()] == [2, 3, 5]
+
+
+def test_the_last_answer_about_actions_of_workers_hides_no_added_jobs(one: Desk) -> None:
+    """It is asked for when the run is over: jobs in it are for a resumed run."""
+    facts = RunFacts(FakeKit(one.store), one.uuid, plan_of_run(one.run))  # type: ignore[arg-type]
+    driver = RunDriver.__new__(RunDriver)
+    driver._facts = facts
+    driver._take_facts = lambda news: None  # type: ignore[method-assign]
+    one.spawn(job("late"), job("later"))
+    facts.fetch(driver._take_last_facts)
+    assert driver._is_over
+    assert facts.count_late_jobs() == 2
+    one.spawn(job("last"), by="other")
+    assert facts.count_late_jobs() == 3
+
+
+class FakeKit:
+    """A recorder that answers at once, and a loop that calls at once."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self.recorder = self.loop = self
+
+    def read(self, question: Callable[[SqliteStore], Any]) -> Any:
+        return question(self._store)
+
+    def ask(self, question: Callable[[SqliteStore], Any], then: Callable[[Any], None], *_: Any) -> None:
+        then(question(self._store))
+
+    def call(self, work: Callable[[], None]) -> None:
+        work()

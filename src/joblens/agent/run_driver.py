@@ -255,6 +255,7 @@ class RunDriver:
 
     def _take_last_facts(self, news: list[News]) -> None:
         self._take_facts([fact for fact in news if isinstance(fact, ActionRan)])
+        self._facts.late_jobs += sum(len(fact.jobs) for fact in news if isinstance(fact, JobsSpawned))
         self._is_over = True
 
     # ---- starting ------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ class RunFacts:
         self._datasets: dict[int, DatasetFinalized] = {}  # as they were finalized last, by place in the plan
         self._own: set[str] = set()  # events that this process has noted
         self._seen = 0
+        self.late_jobs = 0  # that were added after the schedule had decided that the run is over
         self._wishes: set[str] = set()
         self._is_ending_all = False  # what workers are asked to end from now on is asked by this process
 
@@ -108,12 +109,14 @@ class RunFacts:
 
     def count_late_jobs(self) -> int:
         """Returns how many jobs were added since the last answer: after the end of the run nobody takes them.
-        Waits for the store; 0 where it does not answer."""
+        Waits for the store."""
         try:
             events = self._kit.recorder.read(lambda store: store.run_events(self._run_uuid, self._seen))
         except JoblensError:
-            return 0
-        return sum(len(event.fact.jobs) for _, event in events if isinstance(event.fact, JobsSpawned))
+            return self.late_jobs
+        return self.late_jobs + sum(
+            len(event.fact.jobs) for _, event in events if isinstance(event.fact, JobsSpawned)
+        )
 
     def poll(self, then: Callable[[list[News], Mapping[str, CancelAsked]], None]) -> None:
         """The same for what is asked again and again, with the jobs to cancel. `then` is not
