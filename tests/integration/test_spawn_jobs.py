@@ -25,7 +25,9 @@ from joblens.app.specs import load_spec, plan_of_run
 from joblens.app.workflow_runs import create_run
 from joblens.model.errors import InputError
 from joblens.model.job import Owner, Record
+from joblens.model.plan import Plan, PlannedDataset, PlannedJob
 from joblens.model.run import (
+    DatasetFinalized,
     JobState,
     RaisedRequest,
     RequirementsRaised,
@@ -37,7 +39,7 @@ from joblens.model.run import (
     RunStatus,
 )
 from joblens.model.settings import Settings
-from joblens.model.workflow_spec import JobSpec
+from joblens.model.workflow_spec import HashMode, JobSpec
 from joblens.model.writes import RunNoted, Write
 from joblens.plan.spawning import MOST_JOBS, MOST_STATE_BYTES
 from joblens.spec.spawn_file import read_spawn
@@ -617,3 +619,17 @@ class FakeKit:
 
     def call(self, work: Callable[[], None]) -> None:
         work()
+
+
+def test_an_added_reader_of_a_dataset_that_an_earlier_run_finalized_has_its_stamp(one: Desk) -> None:
+    """Else each `rerun --changed` would run it again: the dataset would be new to it."""
+    plan = Plan(
+        name="w",
+        jobs=(PlannedJob(name="reader", command="true", input_datasets=(0, 1)),),
+        datasets=(PlannedDataset("parts", "parts"), PlannedDataset("moved", "elsewhere")),
+    )
+    facts = RunFacts(FakeKit(one.store), one.uuid, plan)  # type: ignore[arg-type]
+    kept = DatasetFinalized(5, "parts", "parts", HashMode.MANIFEST, 2, 10, "ab")
+    moved = DatasetFinalized(6, "moved", "before", HashMode.MANIFEST, 2, 10, "cd")
+    facts.take_earlier([RunEvent("a", "base", 1, kept), RunEvent("b", "base", 2, moved)])
+    assert [(one.path, one.digest) for one in facts.stamps_of_datasets(0)] == [("parts", "ab")]

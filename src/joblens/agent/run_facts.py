@@ -68,10 +68,16 @@ class RunFacts:
         return [event for _, event in events]
 
     def take_earlier(self, events: Sequence[RunEvent]) -> None:
-        """Of the run whose outcomes this one keeps."""
+        """Of the run whose outcomes this one keeps; datasets may have another place there."""
+        places = {(one.name, one.path, one.hash_mode): at for at, one in enumerate(self._plan.datasets)}
         for event in events:
-            if isinstance(event.fact, UserDataSet):
-                self.take_data(event.fact)
+            fact = event.fact
+            if isinstance(fact, UserDataSet):
+                self.take_data(fact)
+            elif isinstance(fact, DatasetFinalized):
+                place = places.get((fact.name, fact.path, fact.hash_mode))
+                if place is not None:
+                    self._datasets[place] = fact
 
     def stamps_of_datasets(self, index: int) -> tuple[FileStamp, ...]:
         """Returns what is known of the datasets that a job reads; nothing of those that are not finalized."""
