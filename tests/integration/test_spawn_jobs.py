@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,33 @@ import msgspec
 import pytest
 
 from joblens.agent.added_jobs import whole_batch
+from joblens.agent.run_driver import RunDriver
+from joblens.agent.run_facts import RunFacts
 from joblens.app.drivers import store_name
+from joblens.app.driving import drive
 from joblens.app.places import spool_dir
 from joblens.app.settings import load_settings
 from joblens.app.spawning import Caller, Spawned, lineage_state, spawn_in_run
 from joblens.app.specs import load_spec, plan_of_run
 from joblens.app.workflow_runs import create_run
 from joblens.model.errors import InputError
-from joblens.model.run import Run, RunOptions
+from joblens.model.job import Owner, Record
+from joblens.model.plan import Plan, PlannedDataset, PlannedJob
+from joblens.model.run import (
+    DatasetFinalized,
+    JobState,
+    RaisedRequest,
+    RequirementsRaised,
+    Run,
+    RunEnded,
+    RunEvent,
+    RunOptions,
+    RunStarted,
+    RunStatus,
+)
 from joblens.model.settings import Settings
-from joblens.model.workflow_spec import JobSpec
-from joblens.model.writes import Write
+from joblens.model.workflow_spec import HashMode, JobSpec
+from joblens.model.writes import RunNoted, Write
 from joblens.plan.spawning import MOST_JOBS, MOST_STATE_BYTES
 from joblens.spec.spawn_file import read_spawn
 from joblens.stores.sqlite import SqliteStore
@@ -49,14 +65,15 @@ jobs:
 class Desk:
     """A run that nobody drives, and calls as its jobs would make them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, options: RunOptions | None = None) -> None:
         self.folder = folder
         self.settings: Settings = load_settings(env={"JOBLENS_STORE": str(folder / "store.db")}).settings
         self.store = SqliteStore(str(folder / "store.db"))
         path = folder / "flow.yaml"
         path.write_text(FLOW)
         loaded = load_spec(str(path))
-        self.uuid = create_run(self.store, str(path), loaded, RunOptions(cwd=str(folder)), self.settings).uuid
+        options = options or RunOptions(cwd=str(folder), labels=("heavy",))
+        self.uuid = create_run(self.store, str(path), loaded, options, self.settings).uuid
 
     @property
     def run(self) -> Run:
@@ -141,6 +158,20 @@ def test_the_same_batch_again_changes_nothing(one: Desk) -> None:
     assert (again.iteration, again.state) == (first.iteration, 1)
     assert again.spawned_job_ids == first.spawned_job_ids
     assert one.run == before
+
+
+def test_the_same_batch_with_nested_values_changes_nothing(one: Desk) -> None:
+    first = job(
+        "a",
+        container={"image": "i", "volumes": ["/tmp:/x"]},
+        stdio={"mode": "none"},
+        resource_requirements={"num_cpus": 2},
+    )
+    one.spawn(first)
+    assert one.spawn(first).existing == ("a",)
+    container = plan_of_run(one.run).jobs[2].container
+    assert container is not None
+    assert container.volumes == ("/tmp:/x",)
 
 
 def test_another_content_under_the_same_name_is_refused(one: Desk) -> None:
@@ -242,17 +273,60 @@ def test_two_calls_at_the_same_moment_both_count(one: Desk, monkeypatch: pytest.
     assert [(batch.lineage, batch.first) for batch in one.run.spawned] == [("other", 2), ("seed", 3)]
 
 
-def test_a_job_that_could_never_fit_is_refused(one: Desk) -> None:
-    from joblens.model.job import Owner
-    from joblens.model.run import RunEvent, RunStarted
-    from joblens.model.writes import RunNoted
+def test_a_batch_that_comes_at_the_moment_the_run_ends_can_still_be_run(
+    one: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = one.store.apply
 
+    def end_first(writes: Sequence[Write]) -> None:
+        monkeypatch.setattr(one.store, "apply", apply)
+        apply([RunNoted(RunEvent("end", one.uuid, 1, RunEnded(RunStatus.COMPLETED)))])
+        apply(writes)
+
+    monkeypatch.setattr(one.store, "apply", end_first)
+    assert one.spawn(job("late")).created == ("late",)
+    assert one.run.status is RunStatus.STOPPED  # joblens resume goes on with it
+
+
+def test_a_driver_finds_jobs_that_were_added_after_its_last_question(
+    one: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_to_its_end = RunDriver.run
+
+    def run_then_add(driver: RunDriver, running: Sequence[Record] = ()) -> RunStatus:
+        status = run_to_its_end(driver, running)
+        assert status is RunStatus.COMPLETED
+        one.spawn(job("late"))
+        return status
+
+    monkeypatch.setenv("JOBLENS_STORE", str(one.folder / "store.db"))
+    monkeypatch.setattr(RunDriver, "run", run_then_add)
+    driven = drive(one.run, plan_of_run(one.run), one.settings)
+    assert [driven.status, one.run.status] == [RunStatus.STOPPED] * 2
+    monkeypatch.setattr(RunDriver, "run", run_to_its_end)
+    driven = drive(one.run, plan_of_run(one.run), one.settings)
+    assert [driven.status, one.run.status] == [RunStatus.COMPLETED] * 2
+    assert driven.states == (JobState.COMPLETED,) * 3
+
+
+def test_a_job_that_could_never_fit_is_refused(one: Desk) -> None:
     owner = Owner(host="h", boot_id="b", pid=1, start_ticks=1)
     started = RunStarted(owner, 2.0, 1 << 30)
     one.store.apply([RunNoted(RunEvent("11111111-1111-4111-8111-111111111111", one.uuid, 1, started))])
     told = one.refused(job("a", num_cpus=3), job("b", memory="2g"), job("c", num_gpus=1))
     for name in ("a", "b", "c"):
         assert name in told
+
+
+def test_labels_of_added_jobs_mean_the_same_as_in_a_file(tmp_path: Path, one: Desk) -> None:
+    assert "'gpu'; no worker of this run serves it" in one.refused(job("a", label="gpu"))
+    (tmp_path / "celery").mkdir()
+    many = Desk(tmp_path / "celery", RunOptions(cwd=str(tmp_path), engine="celery"))
+    owner = Owner(host="h", boot_id="b", pid=1, start_ticks=1)
+    many.store.apply([RunNoted(RunEvent("started", many.uuid, 1, RunStarted(owner, 2.0, 1 << 30)))])
+    assert "b: needs 64 CPUs" in many.refused(job("b", num_cpus=64))
+    many.spawn(job("a", label="gpu", num_cpus=64))  # for workers that are not the run's own
+    many.store.close()
 
 
 def test_secrets_of_added_jobs_stay_out_of_the_store(one: Desk) -> None:
@@ -403,6 +477,33 @@ def test_a_part_of_a_run_keeps_the_jobs_that_were_added_to_it(desk: WorkflowDesk
     assert desk.call("rerun", "loop", "--changed", "--json", code=0, timeout=180.0).json["again"] == []
 
 
+def test_requests_raised_for_added_jobs_hold_in_a_later_run(desk: WorkflowDesk) -> None:
+    """Also where a job has another index there."""
+    for name in ("seed", "other"):
+        jobs = [job(f"{name}_{one}", "test -e fixed", resource_requirements="small") for one in "ab"]
+        (desk.folder / f"{name}.json").write_text(json.dumps({"jobs": jobs}))
+    spawn = f"{sys.executable} -m joblens spawn-jobs"
+    text = FLOW.replace('command: "true"', f'command: "{spawn} seed.json && test -e fixed"', 1)
+    text = text.replace('command: "true"', f'command: "sleep 0.1; {spawn} other.json"', 1)
+    desk.run(text, code=1, timeout=180.0)
+    before = desk.newest_run()
+    there = [one.name for one in plan_of_run(before).jobs].index("other_b")
+    raised = RequirementsRaised((RaisedRequest(there, 1, memory_bytes=100 << 20),))
+    store = desk.store()
+    store.apply([RunNoted(RunEvent("raised", before.uuid, 1, raised))])
+    store.close()
+    (desk.folder / "fixed").touch()
+    (desk.folder / "seed.json").write_text(json.dumps({"jobs": [job("seed_c"), job("seed_d")]}))
+    again = desk.call("rerun", "loop", "--failed", "--json", code=0, timeout=180.0).json
+    assert set(states(again).values()) == {"completed"}
+    asked = {one.name: one.requirements.memory_bytes for one in plan_of_run(desk.newest_run()).jobs}
+    assert asked["other_b"] == 100 << 20
+    assert asked["other_a"] == 64 << 20
+    assert desk.records_of(desk.newest_run())["other_b"].job.requirements.memory_bytes == 100 << 20
+    assert asked["seed_c"] is None
+    assert asked["seed_d"] is None
+
+
 def test_mistakes_in_a_file_are_shown_with_their_lines(desk: WorkflowDesk) -> None:
     batch = "jobs:\n  - {name: a, command: x, depends_on: [nobody]}\n  - {name: b, command: y, num_cpu: 1}\n"
     (desk.folder / "batch.yaml").write_text(batch)
@@ -433,3 +534,102 @@ def test_who_watches_a_run_sees_the_jobs_that_are_added(desk: WorkflowDesk) -> N
     assert watching.returncode == 0, printed
     assert "✓ work2: done" in printed
     assert "5 of 5 done: run completed" in printed
+
+
+# ---- together with datasets and recover ------------------------------------------------------------------
+
+TOGETHER = """
+name: together
+datasets: [{{name: parts, path: parts}}, {{name: raw, path: raw}}]
+user_data: [{{name: word}}]
+jobs:
+  - {{name: seed, command: "{joblens} spawn-jobs batch.json"}}
+  - {{name: one, command: "mkdir -p parts && echo 1 > ${{datasets.output.parts}}/1", depends_on: [seed]}}
+  - {{name: two, command: "mkdir -p parts && test -e ok && echo 2 > parts/2", output_datasets: [parts]}}
+"""
+
+
+def test_added_jobs_datasets_and_recovered_jobs_work_together(desk: WorkflowDesk) -> None:
+    joblens = f"{sys.executable} -m joblens"
+    much = f"{sys.executable} -c \"import time; x = b'x' * (80 << 20); time.sleep(1)\""
+    jobs = [
+        job("join", "cat ${datasets.input.parts}/* ${datasets.input.raw}/x >> trace"),
+        job("says", f"{joblens} user-data set word 5", output_user_data=["word"]),
+        job("hears", "echo ${user_data.input.word} >> trace", depends_on=["join"]),
+        job("much", much, resource_requirements={"memory": "40m"}),
+    ]
+    (desk.folder / "batch.json").write_text(json.dumps({"jobs": jobs}))
+    (desk.folder / "raw").mkdir()
+    (desk.folder / "raw" / "x").write_text("x\n")
+    first = desk.run(TOGETHER.format(joblens=joblens), code=1, timeout=180.0)
+    assert {name: state for name, state in states(first).items() if state != "completed"} == {
+        "two": "failed",
+        "join": "blocked",
+        "hears": "blocked",
+        "much": "failed",
+    }
+    (desk.folder / "ok").touch()
+    recovering = desk.start(
+        "recover", "together", "--retry-unknown", "--memory-multiplier", "4", "--no-prompts"
+    )
+    wait_until(lambda: any(one.index == 6 and one.attempt == 2 for one in desk.results()), timeout=60.0)
+    recovering.send_signal(signal.SIGKILL)
+    recovering.communicate(timeout=30)
+    last = desk.call("resume", "together", "--json", code=0, timeout=180.0).json
+    assert set(states(last).values()) == {"completed"}
+    assert desk.lines("trace") == ["1", "2", "x", "5"]
+    tried = [one for one in desk.results() if one.index == 6]
+    assert tried[-1].attempt >= 2
+    store = desk.store()
+    limits = [store.find(one.job_uuid).job.requirements.memory_bytes for one in tried]
+    store.close()
+    assert limits == [40 << 20] + [160 << 20] * (len(tried) - 1)
+    again = desk.call("rerun", "together", "--only", "two", "--json", code=0, timeout=180.0).json
+    assert set(states(again).values()) == {"completed"}
+    assert desk.lines("trace") == ["1", "2", "x", "5"] * 2
+    assert [one.index for one in desk.results()] == [2, 3, 5]
+
+
+def test_the_last_answer_about_actions_of_workers_hides_no_added_jobs(one: Desk) -> None:
+    """It is asked for when the run is over: jobs in it are for a resumed run."""
+    facts = RunFacts(FakeKit(one.store), one.uuid, plan_of_run(one.run))  # type: ignore[arg-type]
+    driver = RunDriver.__new__(RunDriver)
+    driver._facts = facts
+    driver._take_facts = lambda news: None  # type: ignore[method-assign]
+    one.spawn(job("late"), job("later"))
+    facts.fetch(driver._take_last_facts)
+    assert driver._is_over
+    assert facts.count_late_jobs() == 2
+    one.spawn(job("last"), by="other")
+    assert facts.count_late_jobs() == 3
+
+
+class FakeKit:
+    """A recorder that answers at once, and a loop that calls at once."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self.recorder = self.loop = self
+
+    def read(self, question: Callable[[SqliteStore], Any]) -> Any:
+        return question(self._store)
+
+    def ask(self, question: Callable[[SqliteStore], Any], then: Callable[[Any], None], *_: Any) -> None:
+        then(question(self._store))
+
+    def call(self, work: Callable[[], None]) -> None:
+        work()
+
+
+def test_an_added_reader_of_a_dataset_that_an_earlier_run_finalized_has_its_stamp(one: Desk) -> None:
+    """Else each `rerun --changed` would run it again: the dataset would be new to it."""
+    plan = Plan(
+        name="w",
+        jobs=(PlannedJob(name="reader", command="true", input_datasets=(0, 1)),),
+        datasets=(PlannedDataset("parts", "parts"), PlannedDataset("moved", "elsewhere")),
+    )
+    facts = RunFacts(FakeKit(one.store), one.uuid, plan)  # type: ignore[arg-type]
+    kept = DatasetFinalized(5, "parts", "parts", HashMode.MANIFEST, 2, 10, "ab")
+    moved = DatasetFinalized(6, "moved", "before", HashMode.MANIFEST, 2, 10, "cd")
+    facts.take_earlier([RunEvent("a", "base", 1, kept), RunEvent("b", "base", 2, moved)])
+    assert [(one.path, one.digest) for one in facts.stamps_of_datasets(0)] == [("parts", "ab")]

@@ -53,6 +53,7 @@ from joblens.model.job import Outcome, Record, Status
 from joblens.model.run import (
     ActionRan,
     DatasetFinalized,
+    JobsSpawned,
     JobState,
     OutputsMissing,
     RecoveryRan,
@@ -260,6 +261,7 @@ class RunDriver:
 
     def _take_last_facts(self, news: list[News]) -> None:
         self.inbox.take([fact for fact in news if isinstance(fact, ActionRan)])
+        self._facts.late_jobs += sum(len(fact.jobs) for fact in news if isinstance(fact, JobsSpawned))
         self._is_over = True
 
     # ---- starting ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from joblens.agent.kit import Kit
+from joblens.model.errors import JoblensError
 from joblens.model.ids import new_uuid
 from joblens.model.plan import Plan
 from joblens.model.run import (
@@ -51,6 +52,7 @@ class RunFacts:
         self._datasets: dict[int, DatasetFinalized] = {}  # as they were finalized last, by place in the plan
         self._own: set[str] = set()  # events that this process has noted
         self._seen = 0
+        self.late_jobs = 0  # that were added after the schedule had decided that the run is over
         self._wishes: set[str] = set()
         self._is_ending_all = False  # what workers are asked to end from now on is asked by this process
 
@@ -66,10 +68,16 @@ class RunFacts:
         return [event for _, event in events]
 
     def take_earlier(self, events: Sequence[RunEvent]) -> None:
-        """Of the run whose outcomes this one keeps."""
+        """Of the run whose outcomes this one keeps; datasets may have another place there."""
+        places = {(one.name, one.path, one.hash_mode): at for at, one in enumerate(self._plan.datasets)}
         for event in events:
-            if isinstance(event.fact, UserDataSet):
-                self.take_data(event.fact)
+            fact = event.fact
+            if isinstance(fact, UserDataSet):
+                self.take_data(fact)
+            elif isinstance(fact, DatasetFinalized):
+                place = places.get((fact.name, fact.path, fact.hash_mode))
+                if place is not None:
+                    self._datasets[place] = fact
 
     def stamps_of_datasets(self, index: int) -> tuple[FileStamp, ...]:
         """Returns what is known of the datasets that a job reads; nothing of those that are not finalized."""
@@ -103,6 +111,17 @@ class RunFacts:
             lambda store: store.run_events(self._run_uuid, seen),
             lambda events: loop.call(lambda: then(self._news(events))),
             lambda _error: loop.call(otherwise or (lambda: then([]))),
+        )
+
+    def count_late_jobs(self) -> int:
+        """Returns how many jobs were added since the last answer: after the end of the run nobody takes them.
+        Waits for the store."""
+        try:
+            events = self._kit.recorder.read(lambda store: store.run_events(self._run_uuid, self._seen))
+        except JoblensError:
+            return self.late_jobs
+        return self.late_jobs + sum(
+            len(event.fact.jobs) for _, event in events if isinstance(event.fact, JobsSpawned)
         )
 
     def poll(self, then: Callable[[list[News], Mapping[str, CancelAsked]], None]) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from joblens.app.run_state import RunState
 from joblens.model.plan import Plan, growing
-from joblens.model.run import JobsSpawned, JobState, Run
+from joblens.model.run import JobsSpawned, JobState, RaisedRequest, Run
 from joblens.plan.spawning import PlanExtender
 
 _CANNOT_KEEP = "jobs that it added cannot be kept"
@@ -23,6 +23,7 @@ class Carried(Struct, frozen=True):
     spawned: tuple[JobsSpawned, ...]
     reasons: dict[int, str]
     kept_from: dict[str, tuple[tuple[int, int], ...]]
+    raised: tuple[RaisedRequest, ...]  # of jobs that come along, by index in the plan
 
 
 def carry(
@@ -41,7 +42,12 @@ def carry(
             break
         batches = left
     spawned = tuple(new for _, new in made.kept)
-    return Carried(made.plan, spawned, reasons, _kept_from(state, made, reasons))
+    return Carried(made.plan, spawned, reasons, _kept_from(state, made, reasons), _raised(state.run, made))
+
+
+def _raised(base: Run, made: "_Rebased") -> tuple[RaisedRequest, ...]:
+    here = {there: index for index, there in made.places.items()}
+    return tuple(replace(one, index=here[one.index]) for one in base.raised if one.index in here)
 
 
 class _Rebased:

@@ -185,7 +185,7 @@ class _Driving:
             status = RunStatus.FAILED
             try:
                 status = driver.run(running)
-                facts.note_now(RunEnded(status))
+                status = self._note_end(facts, status)
                 self._is_over = True
             except JoblensError:
                 facts.note_now(RunEnded(RunStatus.STOPPED))  # it can be gone on with when the reason is gone
@@ -216,6 +216,18 @@ class _Driving:
                 self._cluster.close(is_over=self._is_over)
             close_kit(kit, sweeps_all=True)
 
+    def _note_end(self, facts: RunFacts, status: RunStatus) -> RunStatus:
+        """Returns `stopped` where jobs were added after the driver last asked for them: the run can be
+        resumed. `app.spawning` does the same for jobs that are written later still."""
+        facts.note_now(RunEnded(status))
+        late = 0 if status is RunStatus.STOPPED else facts.count_late_jobs()
+        if late:
+            status = RunStatus.STOPPED
+            facts.note_now(RunEnded(status))
+            jobs = "a job was" if late == 1 else f"{late:,} jobs were"
+            self._log.warn(f"{jobs} added just as the run ended; joblens resume runs them")
+        return status
+
     def _note_added_jobs(self, driver: RunDriver) -> None:
         spawned = (*self._run.spawned, *driver.added_jobs.batches)
         self._run = structs.replace(self._run, spawned=spawned, jobs=len(self._plan.jobs))
@@ -245,8 +257,7 @@ class _Driving:
             enabled=enabled_places(self._plan, self._run.options),
             enforce=self._run.options.enforce and self._settings.limits.enforce,
             expected_s=kit.recorder.read(self._expected),
-            may_go_ahead=self._plan.execution.staggered_start_s <= 0
-            and all(job.container is None for job in self._plan.jobs),  # an engine starts them
+            may_go_ahead=self._plan.execution.staggered_start_s <= 0,
             may_grow=True,
             served_labels=None if self._run.options.engine == "local" else self._run.options.labels,
         )

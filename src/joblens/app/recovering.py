@@ -13,6 +13,8 @@ from joblens.ports.store import Store
 if TYPE_CHECKING:
     from joblens.agent.recovery import Orphans, Recovery
 
+# Files that stay for as long as a run can be run again: they say nothing of a dead owner.
+_OF_RUNS = (".lock", ".spec", ".data", ".jobs")
 _PATIENCE_S = 5.0  # another command that does the same is soon done
 
 
@@ -145,7 +147,7 @@ def _is_queue_left(unfinished: list[Record]) -> bool:
 
 def _holds_anything(spool: str) -> bool:
     try:
-        return any(not name.endswith((".lock", ".spec")) for name in os.listdir(spool))
+        return any(not name.endswith(_OF_RUNS) for name in os.listdir(spool))
     except OSError:
         return False
 

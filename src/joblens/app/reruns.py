@@ -17,7 +17,7 @@ from joblens.app.runs import records_of_run
 from joblens.app.specs import LoadedSpec, loaded_run
 from joblens.model.errors import PlanError
 from joblens.model.plan import Plan, PlannedDataset
-from joblens.model.run import JobsSpawned, JobState, Run, Workflow
+from joblens.model.run import JobsSpawned, JobState, RaisedRequest, Run, Workflow
 from joblens.model.run_link import FileStamp
 from joblens.plan.changes import FilesNow, LastSuccess, jobs_to_run_again
 from joblens.plan.graph import Graph
@@ -36,6 +36,7 @@ class Again(Struct, frozen=True):
     has_failed_actions: bool = False
     kept_from: dict[str, tuple[tuple[int, int], ...]] = {}  # as of Run
     spawned: tuple[JobsSpawned, ...] = ()  # jobs that were added to the base and come along
+    raised: tuple[RaisedRequest, ...] = ()  # of these, by index in the new run
 
     @property
     def is_empty(self) -> bool:
@@ -86,6 +87,7 @@ def _again_of(state: RunState, chosen: Mapping[str, str], *, has_failed_actions:
         has_failed_actions,
         carried.kept_from,
         carried.spawned,
+        carried.raised,
     )
 
 
@@ -141,6 +143,7 @@ def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> Again:
         kept.reasons,
         kept_from=kept.kept_from,
         spawned=kept.spawned,
+        raised=kept.raised,
     )
 
 

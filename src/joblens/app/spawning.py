@@ -16,21 +16,22 @@ from joblens.agent.added_jobs import PrivateBatch, whole_batch
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.app.drivers import store_name
 from joblens.app.kept_specs import stored_secrets
+from joblens.app.machine_offer import check_fit
 from joblens.app.places import spool_dir
 from joblens.app.run_control import wake_driver
 from joblens.app.specs import loaded_run
 from joblens.app.user_data import RUN_VARIABLE, is_driven_elsewhere
-from joblens.engine.offer import Offer, unfit
+from joblens.engine.offer import Offer
 from joblens.model.errors import InputError, SpecError, StoreError
-from joblens.model.fitting import Lack, more_than_there_is
 from joblens.model.ids import new_uuid, uuid_from
 from joblens.model.json_text import decode_json
 from joblens.model.plan import Plan, PlannedJob, growing
-from joblens.model.run import JobsSpawned, Run, RunEvent, RunStarted, RunStatus
+from joblens.model.run import JobsSpawned, Run, RunEnded, RunEvent, RunStarted, RunStatus
 from joblens.model.secrets import REDACTED, SecretValues, redact_params, secret_values
 from joblens.model.settings import Settings
 from joblens.model.workflow_spec import JobSpec
 from joblens.model.writes import RunNoted
+from joblens.plan.labelled_jobs import jobs_elsewhere, refuse_elsewhere
 from joblens.plan.problems import Path, nearest_name
 from joblens.plan.spawning import (
     LINEAGE_VARIABLES,
@@ -46,6 +47,7 @@ from joblens.stores.private_files import write_own
 
 _MOST_TRIES = 100  # each is lost to another batch of the same run
 _LONGEST_LINEAGE = 200
+_OVER = (RunStatus.COMPLETED, RunStatus.FAILED)
 _NAME_VARIABLE = "JOBLENS_JOB_NAME"
 _ATTEMPT_VARIABLE = "JOBLENS_ATTEMPT"
 
@@ -122,13 +124,15 @@ def spawn_in_run(
     when anything is wrong. Without jobs: stores the final state of the lineage."""
     lineage = _checked_lineage(caller.lineage if lineage is None else lineage)
     _check_size(jobs)
+    # As they come back from the store, to compare them with those that are there.
+    batch = msgspec.json.decode(msgspec.json.encode(jobs), type=tuple[JobSpec, ...])
     state = _checked_state(state)
     base: Plan | None = None
     for _ in range(_MOST_TRIES):
         run = store.find_run(caller.run_uuid)
         base = loaded_run(run).plan if base is None else base
         attempt = _Attempt(store, settings, caller, run, base)
-        answer = attempt.spawn(tuple(jobs), lineage, state)
+        answer = attempt.spawn(batch, lineage, state)
         if answer is not None:
             return answer
     raise StoreError("other jobs of the run kept adding jobs at the same moment; try again")
@@ -209,7 +213,7 @@ class _Attempt:
         index = self._extender.index_of(self._caller.name)
         if index is None:
             raise InputError(f"the run has no job '{self._caller.name}', which calls")
-        if self._run.status in (RunStatus.COMPLETED, RunStatus.FAILED):
+        if self._run.status in _OVER:
             raise InputError("the run of this job is over: nothing can be added to it")
         return index
 
@@ -258,10 +262,19 @@ class _Attempt:
         is_ours = self._run.spawned[place].token == batch.token
         if is_ours:
             self._extender.add(batch)
+            self._reopen_run()
             wake_driver(self._run, self._settings)
         elif batch.private:
             os.unlink(self._path(batch.private))
         return is_ours
+
+    def _reopen_run(self) -> None:
+        """The run has ended meanwhile: it can be resumed, and runs the new jobs then. Its driver looks for
+        them after its own last write, so one of the two finds the other's."""
+        if self._run.status in _OVER:
+            event = RunEvent(new_uuid(), self._run.uuid, time.time_ns() // 1000, RunEnded(RunStatus.STOPPED))
+            self._store.apply([RunNoted(event)])
+            self._run = self._store.find_run(self._run.uuid)
 
     # ---- checks --------------------------------------------------------------------------------------
 
@@ -293,7 +306,11 @@ class _Attempt:
         self._check_fit(reading.jobs)
 
     def _check_fit(self, jobs: Sequence[PlannedJob]) -> None:
-        """By what the run was offered when it was last started; a cluster refuses by itself."""
+        """By labels, and by the offer of the last start of the run; a cluster refuses by itself."""
+        added, labels = Plan(name="", jobs=tuple(jobs)), self._run.options.labels
+        is_local = self._run.options.engine == "local"
+        if is_local:
+            refuse_elsewhere(added, labels, range(len(jobs)))
         starts = [
             event.fact
             for _, event in self._store.run_events(self._run.uuid)
@@ -301,7 +318,7 @@ class _Attempt:
         ]
         if not starts:
             return
-        offer, is_local = starts[-1], self._run.options.engine == "local"
+        offer = starts[-1]
         most = 1 << 62
         offered = Offer(
             cpus=offer.cpus or float(most),
@@ -310,11 +327,7 @@ class _Attempt:
             nameless_gpus=0 if is_local else most,
             time_s=self._run.options.time_s,
         )
-        lacking = unfit(Plan(name="", jobs=tuple(jobs)), offered)
-        if lacking:
-            raise more_than_there_is(
-                [Lack(jobs[one.index].name, one.what, one.need, one.have) for one in lacking]
-            )
+        check_fit(added, offered, frozenset(range(len(jobs))) - jobs_elsewhere(added, labels))
 
     def _conflicts(self, jobs: Sequence[JobSpec], shown: Sequence[JobSpec]) -> dict[Path, str] | None:
         """Jobs that are there already, by their paths. None: this job has added just these before."""

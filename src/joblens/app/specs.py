@@ -73,8 +73,9 @@ class LoadedSpec:
         return self._written().document
 
     def raise_requests(self, raised: tuple[RaisedRequest, ...]) -> None:
-        """In the plan; a run that is made of it begins with them."""
-        self.raised = raised
+        """In the plan; a run that is made of it begins with them. Those of jobs that the plan has not are
+        left out."""
+        self.raised = tuple(one for one in raised if one.index < len(self.plan.jobs))
         self.plan = with_raised(self.plan, raised)
 
     def _written(self) -> SpecReading:

@@ -96,9 +96,7 @@ def create_run(  # noqa: PLR0913 - one field each
     facts: list[tuple[str, RunFact]] = [
         (uuid_from(run.uuid, "spawned", str(place)), batch) for place, batch in enumerate(spawned)
     ]
-    # Jobs that were added may have another index here.
-    declared = len(made.plan.jobs) - sum(len(batch.jobs) for batch in spawned)
-    raised = from_the_first_attempt(one for one in made.raised if one.index < declared)
+    raised = from_the_first_attempt(made.raised)
     if raised:
         facts.append((new_uuid(), RequirementsRaised(raised)))
     created = RunCreated(structs.replace(stored, workflow_uuid=workflow.uuid))

@@ -77,6 +77,7 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
     loaded, again = _choose(session, base, what, given["only"])
     if again is not None and again.spawned:
         loaded.plan = extended(loaded.plan, whole_batches(again.spawned, session.settings))
+        loaded.raise_requests((*loaded.raised, *again.raised))
     base = replace(base, options=hide_secrets(loaded, base.options))
     if again is not None and again.is_empty:
         if session.json:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from joblens.model.plan import Plan
 from joblens.model.run import JobState
+from joblens.model.workflow_spec import WhenBlockedFails
 
 
 class DatasetState(enum.IntEnum):
@@ -69,11 +70,12 @@ class DatasetTable:
         return [index for waiting in self._waiting.values() for index in waiting]
 
     def add_reader(self, index: int) -> tuple[int, list[int]]:
-        """A job that was added while the run goes on. Returns for how many datasets it has to wait, and which
-        of them can be finalized now: no job has read them so far."""
+        """For a job that is added while the run goes on. Returns for how many datasets it has to wait, and
+        which of them can be finalized now: no job has read them so far."""
         waits, complete = 0, []
+        runs_anyway = self._plan.jobs[index].when_blocked_fails is WhenBlockedFails.RUN
         for place in self._plan.jobs[index].input_datasets:
-            if self.states[place] == DatasetState.FINALIZED:
+            if self.states[place] == DatasetState.FINALIZED or (runs_anyway and self._is_hopeless(place)):
                 continue
             waits += 1
             self._waiting.setdefault(place, []).append(index)
@@ -81,6 +83,12 @@ class DatasetTable:
             if not self._unended[place] and not self._spoilt[place] and self._begin(place):
                 complete.append(place)
         return waits, complete
+
+    def _is_hopeless(self, place: int) -> bool:
+        """Whether it will not be finalized in this run."""
+        if self.states[place] == DatasetState.FAILED:
+            return True
+        return bool(self._spoilt[place]) and not self._unended[place]
 
     def without_producers(self) -> list[int]:
         """Datasets that can be finalized at once."""
@@ -119,3 +127,7 @@ class DatasetTable:
     def awaited_by(self, index: int) -> list[int]:
         """Datasets that a job waits for."""
         return [place for place in self._plan.jobs[index].input_datasets if place in self._waiting]
+
+    def failed_for(self, index: int) -> int | None:
+        """Returns a dataset that a job waits for and that could not be finalized."""
+        return next((place for place in self.awaited_by(index) if place in self.errors), None)

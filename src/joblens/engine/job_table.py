@@ -124,7 +124,7 @@ class JobTable:
         return [index for index in self._waits_for_data.pop(place, ()) if self._met(index)]
 
     def _tell_dependents(self, index: int, found: Consequences, first: int = 0) -> None:
-        """`first`: only those from this index on have not been told yet."""
+        """`first`: jobs before this index know of it already, and so do its datasets."""
         ended = [index]
         while ended:
             index = ended.pop()
@@ -132,8 +132,9 @@ class JobTable:
             if state == JobState.PENDING_FAILED:
                 continue  # someone has to decide first
             is_met = state in (JobState.COMPLETED, JobState.DISABLED)
-            for place in self.plan.jobs[index].output_datasets:
-                self._producer_ended(place, found, is_met=is_met)
+            if index >= first:
+                for place in self.plan.jobs[index].output_datasets:
+                    self._producer_ended(place, found, is_met=is_met)
             for waiting in self.dependents.of(index):
                 if self.states[waiting] != BLOCKED or waiting < first:
                     continue

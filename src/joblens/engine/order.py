@@ -108,6 +108,8 @@ class Order:
         self._plan = plan
         self._ranks = array("d", ranks)
         self._size_of = size_of
+        # As they were when each job came: sizes change with retries and offers, and positions do not.
+        self._sizes = array("d", (size_of(index) for index in range(len(plan.jobs))))
         self._amounts = _SORTED_BY.get(str(plan.other.get("jobs_sort_method")))
         keys = [self._key(index) for index in range(len(plan.jobs))]
         self._indexes = array("i", sorted(range(len(keys)), key=keys.__getitem__))
@@ -120,6 +122,7 @@ class Order:
         for rank in ranks:
             index = len(self._ranks)
             self._ranks.append(rank)
+            self._sizes.append(self._size_of(index))
             self.numbers.append(0)
             place = bisect_right(self._indexes, self._key(index), key=self._key)
             self._indexes.insert(place, index)
@@ -134,7 +137,7 @@ class Order:
     def _key(self, index: int) -> tuple[float, ...]:
         job = self._plan.jobs[index]
         if self._amounts is None:
-            return -job.priority, -self._ranks[index], -self._size_of(index), index
+            return -job.priority, -self._ranks[index], -self._sizes[index], index
         return -job.priority, *(-(getattr(job.requirements, name) or 0) for name in self._amounts), index
 
     def _number_at(self, place: int) -> int | None:

@@ -70,7 +70,7 @@ def _blocked(facts: Facts, index: int) -> str:
         return f"needs {_names(facts, failed)} ({verb}), which must be run again first"
     datasets = facts.table.datasets
     awaited = datasets.awaited_by(index)
-    broken = next((place for place in awaited if place in datasets.errors), None)
+    broken = datasets.failed_for(index)
     if broken is not None:
         return f"needs {dataset_failed(facts.plan.datasets[broken].name, datasets.errors[broken])}"
     if open_ones:

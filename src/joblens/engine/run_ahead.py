@@ -7,6 +7,8 @@ from joblens.engine.waiting import Bucket
 def how_many_more(bucket: Bucket, ahead: Ahead) -> int:
     """For jobs of this bucket, of which the first one waits for room. The last few are kept back: whichever
     lane is free first shall have them."""
+    if bucket.has_container:  # an engine starts it, at once
+        return 0
     if (bucket.is_limited and not ahead.limited_too) or bucket.shape.gpus:
         return 0
     if not bucket.seen or bucket.mean_s > ahead.longest_s:

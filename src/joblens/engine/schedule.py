@@ -48,6 +48,7 @@ from joblens.engine.waiting import Bucket
 from joblens.model.job import Requirements, Status
 from joblens.model.plan import Plan
 from joblens.model.run import JobState
+from joblens.model.workflow_spec import WhenBlockedFails
 
 NO_CHOICES = Choices()
 
@@ -138,8 +139,20 @@ class Schedule:
         assert first == len(self.table.states), "jobs come in order, each once"
         self._starter.add_jobs(jobs, first)
         self._follow(self.table.add(jobs, first))
+        for index in range(first, first + len(jobs)):
+            self._cancel_for_dataset(index)
         if self._has_begun:
             self._commands += [StateChanged(index) for index in range(first, first + len(jobs))]
+
+    def _cancel_for_dataset(self, index: int) -> None:
+        """A dataset that it reads failed before the job was added."""
+        broken = self.table.datasets.failed_for(index)
+        policy = self.plan.jobs[index].when_blocked_fails
+        if broken is None or policy is not WhenBlockedFails.CANCEL:
+            return
+        if self.table.state(index) is JobState.BLOCKED:
+            error = self.table.datasets.errors[broken]
+            self._settle(index, JobState.CANCELED, dataset_failed(self.plan.datasets[broken].name, error))
 
     def recall(self, index: int, past: Past) -> None:
         """What is known of a job from before; only until `begin`."""

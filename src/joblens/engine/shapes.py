@@ -15,7 +15,7 @@ class Buckets:
         self._enforce = choices.enforce
         self._limit_resources = plan.execution.limit_resources
         self._buckets: list[Bucket] = []
-        self._numbers: dict[tuple[Requirements, bool], int] = {}
+        self._numbers: dict[tuple[Requirements, bool, bool], int] = {}
         self._served = choices.served_labels
         self.least = self._whole  # of each resource, what the job that takes least of it takes
         self._plan = plan
@@ -44,12 +44,18 @@ class Buckets:
 
     def _number_of(self, job: PlannedJob, requirements: Requirements) -> int:
         is_elsewhere = bool(job.label) and self._served is not None and job.label not in self._served
-        number = self._numbers.get((requirements, is_elsewhere))
+        kind = (requirements, is_elsewhere, job.container is not None)
+        number = self._numbers.get(kind)
         if number is not None:
             return number
-        number = self._numbers[requirements, is_elsewhere] = len(self._buckets)
-        is_limited = self._is_limited(requirements)
-        bucket = Bucket(number, requirements, is_limited=is_limited, is_elsewhere=is_elsewhere)
+        number = self._numbers[kind] = len(self._buckets)
+        bucket = Bucket(
+            number,
+            requirements,
+            is_limited=self._is_limited(requirements),
+            is_elsewhere=is_elsewhere,
+            has_container=job.container is not None,
+        )
         bucket.can_fit = bucket.shape.within(self._whole)
         self._buckets.append(bucket)
         self.least = Shape(*map(min, self.least, bucket.shape))

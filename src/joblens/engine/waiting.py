@@ -18,17 +18,24 @@ class Bucket:
     """Jobs of one kind: what waits, what runs, and how long they have taken of late."""
 
     __slots__ = (
-        "behind", "can_fit", "is_limited", "lanes", "mean_s", "number",
+        "behind", "can_fit", "has_container", "is_limited", "lanes", "mean_s", "number",
         "positions", "requirements", "seen", "shape", "waits_since",
     )  # fmt: skip
 
     def __init__(
-        self, number: int, requirements: Requirements, *, is_limited: bool, is_elsewhere: bool = False
+        self,
+        number: int,
+        requirements: Requirements,
+        *,
+        is_limited: bool,
+        is_elsewhere: bool = False,
+        has_container: bool = False,
     ) -> None:
         self.number = number
         self.requirements = requirements
         self.shape: Shape = NOTHING if is_elsewhere else shape_of(requirements)
         self.is_limited = is_limited
+        self.has_container = has_container
         self.can_fit = True
         self.positions: list[int] = []  # heap
         self.waits_since = 0  # how many jobs had been started in all when it last had its turn

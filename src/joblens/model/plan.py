@@ -97,6 +97,7 @@ class Declared(Struct, frozen=True, kw_only=True, omit_defaults=True):
     requirements: dict[str, Requirements] = field(default_factory=dict)
     failure_handlers: dict[str, FailureHandler] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)  # of the workflow
+    container: ContainerJob | None = None  # of jobs that say nothing of one
 
 
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct, convert, structs
 
 from joblens.model.containers import container_problems
 from joblens.model.job import ContainerJob, Requirements
@@ -164,6 +164,7 @@ class _Planning:
                 requirements=self._requirements,
                 failure_handlers=self._handlers,
                 env=self._env,
+                container=self._container,
             ),
         )
 
@@ -220,19 +221,15 @@ class _Planning:
             found = self._container
         else:
             found = self._container_of(job.container, (*path, "container"))
-        if found is not None and (needs.nodes or 1) > 1:
-            message = f"job '{job.name}' has {needs.nodes} nodes, and a container is on one"
-            self._problems.note((*path, "container") if job.container else path, message)
+        if found is not None:
+            check_container_nodes(job, needs, path, self._problems)
         return found
 
     def _container_of(self, written: dict[str, Any] | None, path: Path) -> ContainerJob | None:
-        if not written:
-            return None
-        made = ContainerJob(**written)
-        if made in self._containers:
-            return self._containers[made]
-        for key, problem in container_problems(made):
-            self._problems.note((*path, key), f"{key} in container: {problem}")
+        made = container_of(written)
+        if made is None or made in self._containers:
+            return made and self._containers[made]
+        check_container(made, path, self._problems)
         return self._containers.setdefault(made, made)
 
     def _needs(self, job: JobSpec, entry: int, path: Path) -> tuple[Requirements, str]:
@@ -334,3 +331,19 @@ def requirements_of(written: RequirementsSpec) -> Requirements:
         timeout_s=written.runtime_s,
         nodes=written.num_nodes,
     )
+
+
+def container_of(written: dict[str, Any] | None) -> ContainerJob | None:
+    """`written`: as in JobSpec, also one that was stored; None and {}: none."""
+    return convert(written, ContainerJob) if written else None
+
+
+def check_container(container: ContainerJob, path: Path, problems: Problems) -> None:
+    for key, problem in container_problems(container):
+        problems.note((*path, key), f"{key} in container: {problem}")
+
+
+def check_container_nodes(job: JobSpec, needs: Requirements, path: Path, problems: Problems) -> None:
+    if (needs.nodes or 1) > 1:
+        message = f"job '{job.name}' has {needs.nodes} nodes, and a container is on one"
+        problems.note((*path, "container") if job.container else path, message)

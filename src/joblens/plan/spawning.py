@@ -9,12 +9,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.model.job import Requirements
+from joblens.model.job import ContainerJob, Requirements
 from joblens.model.labels import label_problem
 from joblens.model.plan import Plan, PlannedJob, grow, growing
 from joblens.model.run import JobsSpawned
-from joblens.model.workflow_spec import JobSpec, RequirementsSpec
-from joblens.plan.expansion import requirements_of
+from joblens.model.workflow_spec import JobSpec, ParameterMode, RequirementsSpec
+from joblens.plan.expansion import check_container, check_container_nodes, container_of, requirements_of
 from joblens.plan.graph import find_cycles
 from joblens.plan.problems import Path, PlanProblem, Problems
 from joblens.plan.references import check_user_data, resolve_paths
@@ -97,6 +97,7 @@ class PlanExtender:
                 self._note_outputs(index, job)
         self._envs: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
         self._equal: dict[Requirements, Requirements] = {}
+        self._containers: dict[ContainerJob, ContainerJob] = {}
 
     def index_of(self, name: str) -> int | None:
         return self._index.get(name)
@@ -159,6 +160,9 @@ class PlanExtender:
         asked = requirements_of(written)
         return self._equal.setdefault(asked, asked)
 
+    def shared_container(self, made: ContainerJob | None) -> ContainerJob | None:
+        return made and self._containers.setdefault(made, made)
+
 
 class _Batch:
     def __init__(
@@ -194,10 +198,12 @@ class _Batch:
     ) -> PlannedJob:
         path: Path = ("jobs", place)
         declared = self._plan.declared
-        for key in _ONLY_IN_FILES:
-            if getattr(job, key):
-                hint = _ONLY_IN_FILES_HINTS.get(key, "name each job")
-                self._problems.note((*path, key), f"{key} is only for jobs of a workflow file; {hint}")
+        written = [key for key in _ONLY_IN_FILES if getattr(job, key)]
+        if job.parameter_mode is not ParameterMode.PRODUCT:
+            written.append("parameter_mode")
+        for key in written:
+            hint = _ONLY_IN_FILES_HINTS.get(key, "name each job")
+            self._problems.note((*path, key), f"{key} is only for jobs of a workflow file; {hint}")
         name = job.requirements if isinstance(job.requirements, str) else ""
         handler = None
         if job.failure_handler is not None:
@@ -212,13 +218,14 @@ class _Batch:
         if job.scheduler and job.scheduler not in self._around.schedulers:
             self._unknown((*path, "scheduler"), "scheduler", job.scheduler, sorted(self._around.schedulers))
         if job.label is not None and (problem := label_problem(job.label)):
-            self._problems.note((*path, "label"), f"label '{job.label}' {problem}")
+            self._problems.note((*path, "label"), f"label {job.label!r} {problem}")
+        requirements = self._requirements(job, path)
         return PlannedJob(
             name=job.name,
             command=texts[0],
             depends_on=self._depends_on(path, job, places),
             invocation_script=texts[1],
-            requirements=self._requirements(job, path),
+            requirements=requirements,
             requirements_name=name,
             failure_handler=handler,
             when_blocked_fails=job.when_blocked_fails,
@@ -237,7 +244,19 @@ class _Batch:
             queue=job.queue or "",
             retry_lost=job.retry_lost,
             spawned_by=self._orchestrator,
+            container=self._container(job, requirements, path),
         )
+
+    def _container(self, job: JobSpec, needs: Requirements, path: Path) -> ContainerJob | None:
+        """The job's own takes the place of the workflow's, whole."""
+        found = self._plan.declared.container
+        if job.container is not None:
+            found = self._around.shared_container(container_of(job.container))
+            if found is not None:
+                check_container(found, (*path, "container"), self._problems)
+        if found is not None:
+            check_container_nodes(job, needs, path, self._problems)
+        return found
 
     def _requirements(self, job: JobSpec, path: Path) -> Requirements:
         written = job.requirements

@@ -10,11 +10,21 @@ from hypothesis import strategies as st
 from joblens.engine.offer import Choices, Offer
 from joblens.engine.order import GAP, Order
 from joblens.engine.replay import restore
-from joblens.engine.run_events import AskForJobs, Command, JobsAdded, JobsAsked, StopMode, StopWanted
+from joblens.engine.run_events import (
+    AskForJobs,
+    Command,
+    FinalizationEnded,
+    FinalizeDataset,
+    JobsAdded,
+    JobsAsked,
+    StartAttempt,
+    StopMode,
+    StopWanted,
+)
 from joblens.engine.run_progress import ProgressTracker
 from joblens.engine.schedule import Schedule
-from joblens.model.job import Status
-from joblens.model.plan import Plan, PlannedAction, PlannedData, PlannedJob, grow, growing
+from joblens.model.job import ContainerJob, Status
+from joblens.model.plan import Plan, PlannedAction, PlannedData, PlannedDataset, PlannedJob, grow, growing
 from joblens.model.run import JobResult, JobState
 from joblens.model.workflow_spec import ActionSpec, ActionType, TriggerType, WhenBlockedFails
 from joblens.plan.graph import Graph
@@ -296,3 +306,136 @@ def test_progress_counts_added_jobs_in_stages_of_their_own() -> None:
         ("next", 1, 0),
     ]
     assert tracker.settled() == (1, 3)
+
+
+# ---- jobs that read datasets -----------------------------------------------------------------------------
+
+WAIT, CANCEL, RUN = WhenBlockedFails.WAIT, WhenBlockedFails.CANCEL, WhenBlockedFails.RUN
+
+
+def with_producers(count: int = 2, **more: Any) -> Talk:
+    """Job 0 adds jobs; jobs 1 to `count` fill dataset 0."""
+    made = tuple(range(1, count + 1))
+    return talk(
+        plan=plan_of(
+            job("orchestrator"),
+            *(job(f"part_{number}", output_datasets=(0,)) for number in made),
+            datasets=(PlannedDataset("parts", "out/parts", producers=made),),
+        ),
+        **more,
+    )
+
+
+def reader(*depends_on: int, name: str = "reader", **more: Any) -> PlannedJob:
+    return spawned(name, *depends_on, input_datasets=(0,), **more)
+
+
+def finalized(commands: list[Command]) -> list[int]:
+    return [command.place for command in commands if isinstance(command, FinalizeDataset)]
+
+
+def test_an_added_reader_waits_for_every_producer_of_its_dataset() -> None:
+    said = with_producers()
+    said.ended(1)
+    said.ended(0)
+    assert finalized(add(said, reader(0, 1, 2))) == []  # the second producer still runs
+    assert said.state(3) is JobState.BLOCKED
+    commands = said.ended(2)
+    assert (finalized(commands), starts(commands)) == ([0], [])
+    assert starts(said.say(FinalizationEnded(0))) == [3]
+
+
+def test_jobs_added_behind_a_producer_count_it_once() -> None:
+    said = with_producers()
+    said.ended(1)
+    said.ended(0)
+    assert finalized(add(said, spawned("a", 0, 1), spawned("b", 0, 1))) == []
+    assert finalized(said.ended(2)) == [0]
+
+
+def test_an_added_reader_of_a_finalized_dataset_starts_at_once() -> None:
+    said = with_producers()
+    for index in (0, 1, 2):
+        said.ended(index)
+    said.say(FinalizationEnded(0))
+    commands = add(said, reader(0, 1, 2))
+    assert (finalized(commands), starts(commands)) == ([], [3])
+
+
+def test_an_added_reader_of_a_dataset_that_is_being_finalized_waits_for_that() -> None:
+    said = with_producers()
+    for index in (0, 1, 2):
+        said.ended(index)
+    commands = add(said, reader(0, 1, 2))
+    assert (finalized(commands), starts(commands)) == ([], [])
+    assert starts(said.say(FinalizationEnded(0))) == [3]
+
+
+def test_the_first_reader_of_a_dataset_that_nobody_makes_has_it_finalized() -> None:
+    said = talk(plan=plan_of(job("orchestrator"), datasets=(PlannedDataset("raw", "raw"),)))
+    said.ended(0)
+    commands = add(said, reader(0), reader(0, name="second"))
+    assert (finalized(commands), starts(commands)) == ([0], [])
+    assert starts(said.say(FinalizationEnded(0))) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("policy", "state"), [(WAIT, JobState.BLOCKED), (CANCEL, JobState.CANCELED), (RUN, JobState.PENDING)]
+)
+def test_producers_that_failed_mean_the_same_for_a_reader_that_comes_later(
+    policy: WhenBlockedFails, state: JobState
+) -> None:
+    said = with_producers()
+    said.ended(1, exit_code=1)
+    said.ended(2, exit_code=1)
+    said.ended(0)
+    assert finalized(add(said, reader(0, 1, 2, when_blocked_fails=policy))) == []
+    assert said.state(3) is state
+    early = with_producers()
+    add(early, reader(0, 1, 2, when_blocked_fails=policy))
+    for index, exit_code in ((1, 1), (2, 1), (0, 0)):
+        early.ended(index, exit_code)
+    assert early.states == said.states
+
+
+@pytest.mark.parametrize(
+    ("policy", "state"), [(WAIT, JobState.BLOCKED), (CANCEL, JobState.CANCELED), (RUN, JobState.PENDING)]
+)
+def test_a_dataset_that_could_not_be_finalized_means_the_same_for_a_reader_that_comes_later(
+    policy: WhenBlockedFails, state: JobState
+) -> None:
+    said = with_producers(1)
+    said.ended(1)
+    said.say(FinalizationEnded(0, "out/parts: gone"))
+    said.ended(0)
+    add(said, reader(0, 1, when_blocked_fails=policy), spawned("behind", 0, 2, when_blocked_fails=CANCEL))
+    assert said.state(2) is state
+    if policy is not RUN:
+        assert "dataset 'parts', which could not be finalized: out/parts: gone" in said.schedule.why(2)
+        assert said.state(3) is (JobState.CANCELED if policy is CANCEL else JobState.BLOCKED)
+        said.say(JobsAsked())
+        assert said.is_over
+
+
+def test_a_tiny_job_in_a_container_is_never_sent_behind_another() -> None:
+    def behind(container: ContainerJob | None) -> list[int]:
+        said = talk(job("orchestrator"), offer=Offer(cpus=1, memory_bytes=GIB))
+        add(said, *(spawned(f"j{number}", 0, container=container) for number in range(20)))
+        said.ended(0, duration_s=0.001)
+        said.ended(1, duration_s=0.001)
+        return [one.index for one in said.commands if isinstance(one, StartAttempt) and one.behind]
+
+    assert behind(None)
+    assert behind(ContainerJob(image="i")) == []
+
+
+def test_added_jobs_find_their_position_also_when_others_have_grown() -> None:
+    """A retry with more memory, or a larger offer, changes the sizes of jobs that have a position already."""
+    sizes = {0: 0.5, 1: 0.4, 2: 0.3, 3: 0.2, 4: 0.1, 5: 0.25}
+    plan = growing(plan_of(*(job(f"j{index}") for index in range(5))))
+    order = Order(plan, [1.0] * 5, lambda index: sizes[index])
+    sizes |= {3: 0.9, 4: 0.8}
+    grow(plan, [spawned("new", 0)])
+    order.add([1.0])
+    by_number = sorted(range(6), key=order.numbers.__getitem__)
+    assert by_number == [0, 1, 2, 5, 3, 4]

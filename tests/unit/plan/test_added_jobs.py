@@ -2,9 +2,21 @@
 
 from typing import Any
 
-from joblens.model.plan import Plan, growing
+import pytest
+from msgspec import structs
+
+from joblens.model.delivery import RetryLost
+from joblens.model.plan import Plan, PlannedJob, growing
 from joblens.model.run import JobsSpawned
-from joblens.model.workflow_spec import JobSpec, RequirementsSpec, WorkflowSpec
+from joblens.model.workflow_spec import (
+    JobSpec,
+    ParameterMode,
+    RequirementsSpec,
+    Stdio,
+    StdioMode,
+    WhenBlockedFails,
+    WorkflowSpec,
+)
 from joblens.plan.expansion import make_plan
 from joblens.plan.spawning import PlanExtender, extended, most_iterations
 from joblens.spec.workflow_file import read_workflow
@@ -115,3 +127,112 @@ def test_the_limit_has_a_default() -> None:
     assert made is not None
     assert most_iterations(made) == 3
     assert read_workflow(FLOW + "dynamic_jobs: {max_iterations: 0}\n", "yaml", "w.yaml").problems
+
+
+# ---- every field of a job -------------------------------------------------------------------------------
+
+EVERYTHING = """
+name: w
+container: {image: "base:1"}
+resource_requirements: [{name: large, num_cpus: 8}]
+failure_handlers: [{name: again, rules: [{exit_codes: [3]}]}]
+slurm_schedulers: [{name: site, account: a, walltime: "01:00:00"}]
+files: [{name: data, path: data.csv}, {name: made, path: made.csv}]
+user_data: [{name: best, data: 1}, {name: found}]
+datasets: [{name: parts, path: parts}]
+jobs:
+  - {name: seed, command: "true"}
+"""
+FIELDS: dict[str, Any] = {
+    "name": "a",
+    "command": "run",
+    "invocation_script": "with.sh",
+    "requirements": "large",
+    "failure_handler": "again",
+    "scheduler": "site",
+    "when_blocked_fails": WhenBlockedFails.CANCEL,
+    "supports_termination": True,
+    "depends_on": ("seed",),
+    "input_files": ("data",),
+    "output_files": ("made",),
+    "input_user_data": ("best",),
+    "output_user_data": ("found",),
+    "input_datasets": ("parts",),
+    "env": {"A": "1"},
+    "priority": 3,
+    "stdio": Stdio(mode=StdioMode.NONE),
+    "label": "blue",
+    "queue": "q",
+    "retry_lost": RetryLost.NEVER,
+    "container": {"image": "own:2"},
+}
+# Refused: each is for jobs of a workflow file alone.
+REFUSED: dict[str, Any] = {
+    "depends_on_regexes": ("s.*",),
+    "input_file_regexes": ("d.*",),
+    "output_file_regexes": ("d.*",),
+    "input_user_data_regexes": ("b.*",),
+    "output_user_data_regexes": ("b.*",),
+    "output_datasets": ("parts",),
+    "parameters": {"i": "1:3"},
+    "parameter_mode": ParameterMode.ZIP,
+    "use_parameters": ("i",),
+    "parameters_file": "t.csv",
+    "use_parameters_file": True,
+}
+
+
+def spec_of(text: str) -> WorkflowSpec:
+    spec = read_workflow(text, "yaml", "w.yaml").spec
+    assert isinstance(spec, WorkflowSpec)
+    return spec
+
+
+def plan_with_everything() -> Plan:
+    reading = make_plan(spec_of(EVERYTHING))
+    assert reading.plan is not None, reading.problems
+    return reading.plan
+
+
+def test_every_field_of_a_job_is_taken_over_or_refused() -> None:
+    assert sorted([*FIELDS, *REFUSED]) == sorted(JobSpec.__struct_fields__)
+    reading = PlanExtender(plan_with_everything()).read([JobSpec(**FIELDS)], 0, "l")
+    assert reading.problems == ()
+    [added] = reading.jobs
+    # A job that the file has with the same keys is planned the same way.
+    written = spec_of(EVERYTHING)
+    made = make_plan(structs.replace(written, jobs=(*written.jobs, JobSpec(**FIELDS)))).plan
+    assert made is not None
+    same = structs.replace(
+        made.jobs[1], spec_job=added.spec_job, spawned_by=0, env={**made.jobs[1].env, **added.env}
+    )
+    assert added == same
+    defaults = PlannedJob(name="", command="")
+    never = {"output_datasets", "parameter_names", "parameter_values", "spawned_by"}
+    for field in PlannedJob.__struct_fields__:
+        if field not in never:
+            assert getattr(added, field) != getattr(defaults, field), field
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_fields_that_are_for_files_alone_are_refused(field: str) -> None:
+    reading = PlanExtender(plan_with_everything()).read(
+        [JobSpec(name="a", command="run", **{field: REFUSED[field]})], 0, "l"
+    )
+    assert [one.path for one in reading.problems] == [("jobs", 0, field)]
+
+
+@pytest.mark.parametrize(("written", "image"), [(None, "base:1"), ({"image": "own:2"}, "own:2"), ({}, None)])
+def test_an_added_job_runs_in_the_container_that_one_of_the_file_would(
+    written: dict[str, Any] | None, image: str | None
+) -> None:
+    [added] = PlanExtender(plan_with_everything()).read([job("a", container=written)], 0, "l").jobs
+    assert (None if added.container is None else added.container.image) == image
+
+
+def test_a_container_that_cannot_be_is_refused_for_an_added_job() -> None:
+    extender = PlanExtender(plan_with_everything())
+    [bad] = extender.read([job("a", container={"image": "i", "volumes": ("x",)})], 0, "l").problems
+    assert bad.path == ("jobs", 0, "container", "volumes")
+    [wide] = extender.read([job("a", requirements=RequirementsSpec(num_nodes=2))], 0, "l").problems
+    assert "a container is on one" in wide.message
