@@ -21,10 +21,12 @@ from joblens.app.spawning import Caller, Spawned, lineage_state, spawn_in_run
 from joblens.app.specs import load_spec, plan_of_run
 from joblens.app.workflow_runs import create_run
 from joblens.model.errors import InputError
-from joblens.model.run import Run, RunOptions
+from joblens.model.ids import new_uuid
+from joblens.model.job import Owner
+from joblens.model.run import Run, RunEvent, RunOptions, RunStarted
 from joblens.model.settings import Settings
 from joblens.model.workflow_spec import JobSpec
-from joblens.model.writes import Write
+from joblens.model.writes import RunNoted, Write
 from joblens.plan.spawning import MOST_JOBS, MOST_STATE_BYTES
 from joblens.spec.spawn_file import read_spawn
 from joblens.stores.sqlite import SqliteStore
@@ -243,16 +245,34 @@ def test_two_calls_at_the_same_moment_both_count(one: Desk, monkeypatch: pytest.
 
 
 def test_a_job_that_could_never_fit_is_refused(one: Desk) -> None:
-    from joblens.model.job import Owner
-    from joblens.model.run import RunEvent, RunStarted
-    from joblens.model.writes import RunNoted
-
-    owner = Owner(host="h", boot_id="b", pid=1, start_ticks=1)
-    started = RunStarted(owner, 2.0, 1 << 30)
-    one.store.apply([RunNoted(RunEvent("11111111-1111-4111-8111-111111111111", one.uuid, 1, started))])
+    started(one)
     told = one.refused(job("a", num_cpus=3), job("b", memory="2g"), job("c", num_gpus=1))
     for name in ("a", "b", "c"):
         assert name in told
+
+
+def started(one: Desk, **options: Any) -> None:
+    """Somebody drives the run, on a machine of 2 CPUs or on workers with as many."""
+    run = RunOptions(cwd=str(one.folder), **options)
+    path = str(one.folder / "flow.yaml")
+    one.uuid = create_run(one.store, path, load_spec(path), run, one.settings).uuid
+    owner = Owner(host="h", pid=1, start_ticks=1, boot_id="b")
+    fact = RunStarted(owner, 2.0, 1 << 30)
+    one.store.apply([RunNoted(RunEvent(new_uuid(), one.uuid, 1, fact))])
+
+
+def test_a_label_that_the_run_does_not_serve_is_refused_where_nothing_else_runs_jobs(one: Desk) -> None:
+    started(one)
+    told = one.refused(job("a", label="gpu"))
+    assert "job 'a' has the label 'gpu'; no worker of this run serves it" in told
+    started(one, labels=("gpu",))
+    assert one.spawn(job("a", label="gpu")).created == ("a",)
+
+
+def test_jobs_for_workers_with_a_label_need_not_fit_the_others(one: Desk) -> None:
+    started(one, engine="celery")
+    assert "needs 3 CPUs" in one.refused(job("a", num_cpus=3))
+    assert one.spawn(job("a", num_cpus=3, label="large")).created == ("a",)
 
 
 def test_secrets_of_added_jobs_stay_out_of_the_store(one: Desk) -> None:

@@ -31,6 +31,7 @@ from joblens.model.secrets import REDACTED, SecretValues, redact_params, secret_
 from joblens.model.settings import Settings
 from joblens.model.workflow_spec import JobSpec
 from joblens.model.writes import RunNoted
+from joblens.plan.labelled_jobs import jobs_elsewhere, refuse_elsewhere
 from joblens.plan.problems import Path, nearest_name
 from joblens.plan.spawning import (
     LINEAGE_VARIABLES,
@@ -302,6 +303,9 @@ class _Attempt:
         if not starts:
             return
         offer, is_local = starts[-1], self._run.options.engine == "local"
+        plan, labels = Plan(name="", jobs=tuple(jobs)), self._run.options.labels
+        if is_local:
+            refuse_elsewhere(plan, labels, range(len(jobs)))
         most = 1 << 62
         offered = Offer(
             cpus=offer.cpus or float(most),
@@ -310,7 +314,8 @@ class _Attempt:
             nameless_gpus=0 if is_local else most,
             time_s=self._run.options.time_s,
         )
-        lacking = unfit(Plan(name="", jobs=tuple(jobs)), offered)
+        elsewhere = jobs_elsewhere(plan, labels)  # the offer is not for them
+        lacking = [one for one in unfit(plan, offered) if one.index not in elsewhere]
         if lacking:
             raise more_than_there_is(
                 [Lack(jobs[one.index].name, one.what, one.need, one.have) for one in lacking]
