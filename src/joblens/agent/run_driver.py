@@ -410,12 +410,6 @@ class RunDriver:
         else:
             self._beside_ended(flight.what, uuid, Status.CANCELLED)
 
-    def cancelled(self, uuid: str) -> None:
-        flight = self._flights.get(uuid)
-        if flight is not None and isinstance(flight.what, StartAttempt):
-            self._facts.note(JobCancelled(flight.what.index, "cluster"))
-            self._cancel_job(flight.what.index)
-
     def offered(self, cpus: float, memory_bytes: int) -> None:
         offer = self._schedule.offer
         if cpus > offer.cpus or memory_bytes > offer.memory_bytes:

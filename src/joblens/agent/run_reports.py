@@ -37,7 +37,3 @@ class QueueReports(RunReports, Protocol):
     def waits(self, uuid: str, why: str) -> None:
         """It has been handed over and has not begun."""
         ...
-
-    def cancelled(self, uuid: str) -> None:
-        """Somebody cancelled it in the cluster; it is to be ended for good."""
-        ...
