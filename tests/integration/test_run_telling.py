@@ -81,6 +81,6 @@ def test_a_reader_that_has_enough_is_no_failure(desk: WorkflowDesk) -> None:
     path = desk.write(f"name: many\njobs:\n{jobs}\n")
     with subprocess.Popen([*JOBLENS, "expand", str(path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "name: many\n"
+        assert process.stdout.readline() == "# many: 5,000 jobs in 1 stage\n"
         process.stdout.close()
         assert process.wait(timeout=60) == 0

@@ -43,7 +43,7 @@ def without_origin(plan: Plan) -> Plan:
     jobs = tuple(
         structs.replace(job, spec_job=0, parameter_names=(), parameter_values=()) for job in plan.jobs
     )
-    return structs.replace(plan, jobs=jobs)
+    return structs.replace(plan, jobs=jobs, declared=structs.replace(plan.declared, entries=0))
 
 
 def test_what_is_expanded_and_read_again_is_the_same_plan(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from joblens.agent.output_folders import MARK
 from joblens.agent.owners import is_running
 from joblens.agent.slot_marks import SlotMark
 from joblens.app.places import spool_dir
@@ -16,7 +17,9 @@ from tests.integration.workflow_desk import WorkflowDesk
 
 
 def _files(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != MARK
+    )
 
 
 def test_after_a_kill_and_a_resume_nothing_of_the_slots_is_left(desk: WorkflowDesk) -> None:

@@ -7,8 +7,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from joblens.agent.added_jobs import AddedJobs, JobsQuestion
 from joblens.agent.file_stamps import FileStamps
@@ -20,6 +19,7 @@ from joblens.agent.run_facts import News, RunFacts
 from joblens.agent.run_flights import Flights
 from joblens.agent.run_folder import RunFolder
 from joblens.agent.run_hosts import RunHosts
+from joblens.agent.run_inbox import RunInbox
 from joblens.agent.run_signals import RunSignals
 from joblens.agent.run_starts import RunStarts
 from joblens.agent.run_tickets import QueueSide
@@ -31,14 +31,11 @@ from joblens.engine.run_events import (
     AskForNodes,
     AttemptBegan,
     AttemptEnded,
-    CancelWanted,
     Command,
     CommandEnded,
-    DataChanged,
     Event,
     FinalizationEnded,
     FinalizeDataset,
-    JobsAdded,
     JobsAsked,
     OfferGrew,
     RunActionCommand,
@@ -56,8 +53,6 @@ from joblens.model.job import Outcome, Record, Status
 from joblens.model.run import (
     ActionRan,
     DatasetFinalized,
-    JobCancelled,
-    JobsSpawned,
     JobState,
     OutputsMissing,
     RecoveryRan,
@@ -117,8 +112,18 @@ class RunDriver:
         self._next_draw_s = 0.0
         self._deadline_s: float | None = None
         self.added_jobs = AddedJobs(setup.plan, kit, self._maker.add_secrets, view.note)
+        self.inbox = RunInbox(
+            schedule,
+            facts,
+            self._flights,
+            self._uuids,
+            self.added_jobs,
+            self._feed,
+            post=self._post,
+            driver=self,
+        )
         self._question = JobsQuestion(
-            facts, self._take_facts, lambda: self._post(JobsAsked()), lambda: schedule.stopping is not None
+            facts, self.inbox.take, lambda: self._post(JobsAsked()), lambda: schedule.stopping is not None
         )
         self.was_interrupted = False
         self.interrupted_by: int | None = None  # the first signal that asked for its end
@@ -254,7 +259,7 @@ class RunDriver:
             self._is_over = True
 
     def _take_last_facts(self, news: list[News]) -> None:
-        self._take_facts([fact for fact in news if isinstance(fact, ActionRan)])
+        self.inbox.take([fact for fact in news if isinstance(fact, ActionRan)])
         self._is_over = True
 
     # ---- starting ------------------------------------------------------------------------------------
@@ -290,9 +295,9 @@ class RunDriver:
             return
         uuid = self._uuids.get(stop.index)
         if uuid is not None:
-            self._end(uuid, at_once=stop.at_once)
+            self.end(uuid, at_once=stop.at_once)
 
-    def _end(self, uuid: str, *, at_once: bool) -> None:
+    def end(self, uuid: str, *, at_once: bool) -> None:
         self._hosts.end(uuid, at_once=at_once)
 
     def stop(self, mode: StopMode, by: str) -> None:
@@ -307,7 +312,7 @@ class RunDriver:
         else:
             at_once = self._schedule.stopping is StopMode.KILL  # asked for once more
             for uuid in self._flights.beside():
-                self._end(uuid, at_once=at_once)
+                self.end(uuid, at_once=at_once)
             self._post(StopWanted(mode))
         running = self._flights.in_words()
         if mode is StopMode.KILL:
@@ -353,7 +358,7 @@ class RunDriver:
             self._tell_end(start, uuid, outcome)
 
     def _data_came(self, news: list[News], start: StartAttempt, uuid: str, outcome: Outcome) -> None:
-        self._take_facts(news)
+        self.inbox.take(news)
         self._tell_end(start, uuid, outcome)
 
     def _tell_end(self, start: StartAttempt, uuid: str, outcome: Outcome) -> None:
@@ -423,37 +428,6 @@ class RunDriver:
     def recorded(self, record: Record) -> None:
         self._feed.recorded(record)
 
-    # ---- what others ask for through the store -------------------------------------------------------------
-
-    def _take_facts(self, news: list[News]) -> None:
-        """User data that jobs have set, and requests to end the run."""
-        for fact in news:
-            self._take_fact(fact)
-
-    def _take_fact(self, fact: Any) -> None:
-        if isinstance(fact, StopAskedFor):
-            self.stop(StopMode(fact.how), fact.by)
-        elif isinstance(fact, JobCancelled):
-            self._cancel_job(fact.index)
-        elif isinstance(fact, ActionRan):  # on a worker
-            if fact.status is not Status.SUCCESS:
-                self._schedule.triggers.failed_elsewhere(fact.action)
-        elif isinstance(fact, JobsSpawned):
-            first = self.take_batch(fact)
-            if first is not None:
-                self._post(JobsAdded(first))
-        else:
-            place = self._facts.take_data(fact)
-            if place is not None:
-                self._post(DataChanged(place))
-
-    def take_batch(self, batch: JobsSpawned) -> int | None:
-        """Adds its jobs to the plan. -> the index of the first one, for the schedule; None: nothing is new"""
-        first = self.added_jobs.take(batch)
-        if first is not None:
-            self._feed.jobs_added(tuple(self._plan.jobs[first:]))
-        return first
-
     def take_sample(self, name: str) -> None:
         """On the sampler's thread, for everything that was added to the sampler."""
         if name == _SLOTS:
@@ -464,32 +438,11 @@ class RunDriver:
             self._hosts.take_sample(name)
 
     def _look(self) -> None:
-        self._facts.poll(self._take_poll)
+        self._facts.poll(self.inbox.take_poll)
         self._hosts.look()
         news = self._folder.look()
         if news:
             self._kit.loop.call(lambda: self._view.note(news))
-
-    def _take_poll(self, news: list[News], asked: Iterable[str]) -> None:
-        self._take_facts(news)
-        for uuid in asked:
-            flight = self._flights.get(uuid)
-            if flight is not None and self._facts.is_first_wish(uuid):
-                if isinstance(flight.what, StartAttempt):
-                    self._facts.note(JobCancelled(flight.what.index))
-                    self._post(CancelWanted(flight.what.index))
-                else:
-                    self._end(uuid, at_once=False)
-
-    def _cancel_job(self, index: int) -> None:
-        """Whether it runs or waits; a recovery script that runs for it is not needed any more."""
-        if not 0 <= index < len(self._plan.jobs):
-            return
-        for uuid in self._flights.recovery_of(index):
-            self._end(uuid, at_once=False)
-        running = self._uuids.get(index)
-        if running is None or self._facts.is_first_wish(running):
-            self._post(CancelWanted(index))
 
     # ---- time ----------------------------------------------------------------------------------------
 
@@ -529,7 +482,7 @@ class RunDriver:
 
     def _handle_signal(self, number: int) -> None:
         if number == signal.SIGUSR1:
-            self._facts.fetch(self._take_facts)  # someone has written something into the store
+            self._facts.fetch(self.inbox.take)  # someone has written something into the store
             return
         self.was_interrupted = True
         self.interrupted_by = self.interrupted_by or number

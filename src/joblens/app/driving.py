@@ -276,7 +276,7 @@ class _Driving:
         events = facts.begin()
         for event in events:
             if isinstance(event.fact, JobsSpawned):
-                first = driver.take_batch(event.fact)
+                first = driver.inbox.take_batch(event.fact)
                 if first is not None:
                     schedule.add_jobs(first)
         return events

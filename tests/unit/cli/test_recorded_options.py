@@ -35,6 +35,7 @@ ENGINE = {
     "partition": "slurm",
     "account": "slurm",
     "qos": "slurm",
+    "constraint": "slurm",
     "nodes": "slurm",
     "allocations": "slurm",
     "walltime": "slurm",
@@ -64,10 +65,11 @@ SAMPLES: dict[str, Any] = {
     "partition": "short",
     "account": "proj",
     "qos": "high",
+    "constraint": "a100",
     "nodes": 2,
     "allocations": 3,
     "walltime": "2h",
-    "sbatch": ("--constraint=ib",),
+    "sbatch": ("--mail-type=FAIL",),
 }
 ROWS = {row.name: row for row in (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *QUEUE_OPTIONS)}
 

@@ -105,7 +105,6 @@ CONCERNED = {
     "scheduler": {"local", "celery", "ray"},
     "num_nodes": {"local", "celery"},
     "queue": {"local", "ray", "slurm"},
-    "retry_lost": {"local"},
 }
 
 
