@@ -68,3 +68,17 @@ def test_a_worker_that_cannot_start_is_told_of_in_its_own_words(tmp_path: Path) 
     home = home_of("run", "node", {"XDG_STATE_HOME": str(tmp_path)})
     with pytest.raises(HiringError, match="no room here"):
         hired(home, "raise SystemExit('no room here')")
+
+
+def test_a_home_is_left_without_marks_and_with_all_that_jobs_have_made(tmp_path: Path) -> None:
+    for name, made in (("empty", ()), ("full", ("result",))):
+        home = tmp_path / name
+        folder = home / "files" / "job_output" / "1_1"
+        folder.mkdir(parents=True)
+        for file in (folder / ".joblens-owner", *(folder / one for one in made)):
+            file.touch()
+        for file in (home / "lock", home / "worker.log"):
+            file.touch()
+        leave_home(str(home / "socket"), ".joblens-owner")
+    assert not (tmp_path / "empty").exists()
+    assert (tmp_path / "full" / "files" / "job_output" / "1_1" / "result").exists()

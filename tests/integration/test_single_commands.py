@@ -149,8 +149,11 @@ def test_cancel_ends_a_command_that_waits(desk: WorkflowDesk, monkeypatch: pytes
     desk.call("cancel", "1", code=0)
     away.unlink()
     driver.communicate(timeout=60)
-    assert driver.returncode == 125
-    assert only_record(desk).status is Status.CANCELLED
+    assert driver.returncode == 128 + signal.SIGTERM, "as of any cancelled job"
+    record = only_record(desk)
+    assert record.outcome is not None
+    assert (record.status, record.outcome.reason) == (Status.CANCELLED, "slurm-cancelled")
+    assert (record.outcome.error or "").startswith("cancelled in Slurm")
     assert not (desk.folder / "ran").exists()
 
 
@@ -236,8 +239,8 @@ def test_secrets_of_the_command_reach_the_job_and_not_the_store(desk: WorkflowDe
         (("--allocations", "2"), "--allocations goes with a workflow file only"),
         (("--no-capture",), "--no-capture"),
         (("--cpu-list", "0"), "--cpu-list"),
-        (("--queue", "x"), "--queue is for --engine celery"),
-        (("--address", "auto"), "--address is for --engine ray"),
+        (("--queue", "x"), "--queue has no effect with --engine slurm: it needs --engine celery"),
+        (("--address", "auto"), "--address has no effect with --engine slurm: it needs --engine ray"),
         (("-j", "2"), "--jobs goes with a workflow file only"),
         (("--dry-run",), "--dry-run goes with a workflow file only"),
     ],
@@ -305,8 +308,11 @@ def test_scancel_ends_a_command_for_good(slurm: SlurmServer, slurm_desk: Workflo
     assert attempt.placement is not None
     slurm.ask("scancel", attempt.placement.job_id)
     driver.communicate(timeout=60)
-    assert driver.returncode == 125
-    assert only_record(desk).status is Status.CANCELLED
+    assert driver.returncode == 128 + signal.SIGTERM, "as of any cancelled job"
+    record = only_record(desk)
+    assert record.outcome is not None
+    assert (record.status, record.outcome.reason) == (Status.CANCELLED, "slurm-cancelled")
+    assert (record.outcome.error or "").startswith("cancelled in Slurm")
     assert desk.lines("begun") == ["begun"]
 
 

@@ -257,7 +257,7 @@ def test_a_constraint_that_no_node_has_is_refused_before_anything_is_written(
     done = desk.call("run", path, *SLURM, "--constraint", "", code=2)
     assert "--constraint is empty" in done.stderr
     done = desk.call("run", path, "--constraint", "ib", code=2)
-    assert "--constraint is for --engine slurm" in done.stderr
+    assert "--constraint has no effect with --engine local: it needs --engine slurm" in done.stderr
     assert not desk.store_path.exists()
 
 

@@ -86,6 +86,26 @@ def test_jobs_of_a_killed_worker_end_with_it_and_are_taken_up_by_the_next(
     assert [finding.code for finding in record.outcome.findings] == ["taken-up-again"]
 
 
+SLOW_TO_CLEAR = """
+import time
+from joblens.agent import leftovers
+ended = leftovers.end_processes_left
+leftovers.end_processes_left = lambda *args: (time.sleep(1.5), ended(*args))
+"""  # longer than an idle worker stays
+
+
+def test_a_worker_does_not_leave_while_it_takes_jobs_of_a_lost_one_back(desk: WorkerDesk) -> None:
+    pids = desk.folder / "pid"
+    line = f"test $JOBLENS_ATTEMPT = 2 || {{ {SLEEP.format(pids)}; }}; echo done"
+    uuid = desk.queue("sh", "-c", line)
+    desk.start_worker()
+    wait_until(pids.exists, what="the job")
+    desk.running_on(uuid)
+    desk.kill_worker()
+    desk.start_worker(SLOW_TO_CLEAR)
+    assert desk.ended(uuid).status is Status.SUCCESS
+
+
 def test_a_job_that_must_not_run_twice_is_lost_with_its_worker(desk: WorkerDesk) -> None:
     pids = desk.folder / "pid"
     uuid = desk.queue("sh", "-c", SLEEP.format(pids), retry_lost=RetryLost.NEVER)

@@ -75,7 +75,7 @@ class LostWorkers:
         self._lease_s = lease_s
         self._leftovers = leftovers
         self._journals = journals
-        self._is_looking = False
+        self.is_looking = False
         self._next_look_s = 0.0
         self.is_more_to_come = False
 
@@ -85,8 +85,8 @@ class LostWorkers:
     def wake(self) -> None:
         pause_s = look_every_s(self._lease_s, self._keeping.workers)
         self._next_look_s = time.monotonic() + pause_s
-        if not self._is_looking:
-            self._is_looking = True
+        if not self.is_looking:
+            self.is_looking = True
             self._desk.ask(self._look, self._has_looked, self._could_not_look)
 
     def _look(self, deliveries: Deliveries) -> _Found:
@@ -137,7 +137,7 @@ class LostWorkers:
             self._keeping.release_after({holding.uuid}, deliveries)
 
     def _has_looked(self, found: _Found) -> None:
-        self._is_looking = False
+        self.is_looking = False
         self.is_more_to_come = found.is_more_to_come
         if found.workers:
             names = ", ".join(sorted(found.workers))
@@ -149,4 +149,4 @@ class LostWorkers:
             self._keeper.look_now()
 
     def _could_not_look(self) -> None:
-        self._is_looking = False
+        self.is_looking = False

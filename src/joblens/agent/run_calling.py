@@ -128,23 +128,33 @@ class Ringing:
 
 
 class CallingByLabel:
-    """RunCalling on a cluster, which starts workers without a label: jobs with one are for others."""
+    """RunCalling on a cluster, which starts workers without a label: jobs with one are for others. Nothing is
+    begun for those before there is such a job; jobs may add some at any time."""
 
     def __init__(self, cluster: RunCalling, workers: RunCalling) -> None:
         self._cluster = cluster
         self._workers = workers
+        self._has_begun_workers = False
 
     def start(self) -> None:
         self._cluster.start()
-        self._workers.start()
 
     def call(self, parcels: Sequence[Parcel]) -> None:
         self._cluster.call([parcel for parcel in parcels if not _has_label(parcel)])
-        self._workers.call([parcel for parcel in parcels if _has_label(parcel)])
+        if labelled := self._for_workers(parcels):
+            self._workers.call(labelled)
 
     def follow(self, parcels: Sequence[Parcel]) -> None:
         self._cluster.follow([parcel for parcel in parcels if not _has_label(parcel)])
-        self._workers.follow([parcel for parcel in parcels if _has_label(parcel)])
+        if labelled := self._for_workers(parcels):
+            self._workers.follow(labelled)
+
+    def _for_workers(self, parcels: Sequence[Parcel]) -> list[Parcel]:
+        labelled = [parcel for parcel in parcels if _has_label(parcel)]
+        if labelled and not self._has_begun_workers:
+            self._has_begun_workers = True
+            self._workers.start()
+        return labelled
 
     def is_now(self, uuid: str, status: Status) -> None:
         self._cluster.is_now(uuid, status)
@@ -159,7 +169,8 @@ class CallingByLabel:
         self._cluster.ask_for_nodes(action)
 
     def close(self, *, is_over: bool) -> None:
-        self._workers.close(is_over=is_over)
+        if self._has_begun_workers:
+            self._workers.close(is_over=is_over)
         self._cluster.close(is_over=is_over)
 
     def wait(self) -> None:

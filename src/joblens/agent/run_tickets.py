@@ -172,6 +172,7 @@ class RunTickets:
                 self._labelled[record.job.uuid] = record.job.queue
         self._calling.follow([_parcel(one.job, planned) for one, planned in zip(records, jobs, strict=True)])
         for record in records:
+            self._note_where(record)
             self._calling.is_now(record.job.uuid, record.status)
 
     def flush(self) -> None:
@@ -284,8 +285,7 @@ class RunTickets:
         began_before = self._held[uuid] is not Status.QUEUED
         self._held[uuid] = record.status
         attempt, outcome = record.attempt, record.outcome
-        if attempt is not None and attempt.placement is not None and self._placing is not None:
-            self._placing.began_in(uuid, attempt.placement.job_id)
+        self._note_where(record)
         self._calling.is_now(uuid, record.status)
         if outcome is None or not record.status.is_final:
             if attempt is not None and record.status is Status.RUNNING and not began_before:
@@ -306,6 +306,12 @@ class RunTickets:
                 outcome = replace(outcome, reason=_CANCELLED)
             self._reports.ended(uuid, outcome)
         self._reports.recorded(record)
+
+    def _note_where(self, record: Record) -> None:
+        """A job ends with the allocation where it began, should that be cancelled."""
+        attempt = record.attempt
+        if attempt is not None and attempt.placement is not None and self._placing is not None:
+            self._placing.began_in(record.job.uuid, attempt.placement.job_id)
 
     def _began(self, record: Record, attempt: Attempt) -> None:
         lost = self._lost_attempts.get(_place(record.job), 0)

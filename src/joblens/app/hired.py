@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from joblens.agent.output_folders import MARK
 from joblens.app.background_process import log_line
 from joblens.app.hire_desk import leave_words
 from joblens.app.hired_place import is_on_every_node, place_of, rename_command, slurm_job_id
@@ -104,7 +105,7 @@ def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None], f
     if hire.listen:
         from joblens.runners.node_hiring import leave_home
 
-        leave_home(hire.listen)
+        leave_home(hire.listen, MARK)
     if not is_for_tickets or len(options.hired.tickets if options.hired is not None else ()) != 1:
         return 0
     if records and is_cancelled_here(records[-1]):

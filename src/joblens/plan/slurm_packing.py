@@ -34,6 +34,7 @@ _MOST_ALLOCATIONS = 8  # that are asked for without being told
 _SHORTEST_S, _LONGEST_S = 15 * 60.0, 24 * 3600.0
 _ROUNDED_TO_S = 300.0
 _TOO_SHORT_S = 120.0
+_COMES_UP_S = 10.0  # before a worker takes its first job
 
 
 class NodeRoom(Struct, frozen=True, kw_only=True):
@@ -246,5 +247,10 @@ def fits_allocation(needs: Requirements, options: Mapping[str, str], headroom: H
     cpus = options.get("cpus-per-task", "")
     if cpus.isdecimal() and math.ceil(needs.cpus or 1) > int(cpus):
         return False
+    time_s = seconds_asked(options)
+    if time_s is not None and needs.timeout_s is not None:
+        lead_s = lead_within(headroom.lead_s, time_s)
+        if needs.timeout_s + lead_s + _COMES_UP_S > time_s:
+            return False
     has_gpus = gpus_in(options.get("gres", "")) or any(name.startswith("gpus") for name in options)
     return not needs.gpus or bool(has_gpus)

@@ -23,7 +23,7 @@ def demand_of_plan(
     shared = [
         index
         for index, job in enumerate(plan.jobs)
-        if (places is None or index in places or job.spawned_by >= 0)
+        if (places is None or index in places)
         and (job.scheduler == scheduler or not job.scheduler)
         and packing.shares(job.spec_job, job.requirements)
     ]

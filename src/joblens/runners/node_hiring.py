@@ -64,15 +64,15 @@ def home_of(run_uuid: str, node_id: str, env: Mapping[str, str] = os.environ) ->
     return NodeHome(os.path.join(state, "joblens", "nodes", f"{run_uuid[-12:]}-{node_id[:12]}"))
 
 
-def leave_home(socket: str) -> None:
+def leave_home(socket: str, mark: str = "") -> None:
     """The worker at this socket has come to its end. What jobs have made stays; what they printed was sent
-    home, and nothing else is kept."""
+    home, and nothing else is kept. `mark`: name of a file that says whose a folder is."""
     folder = os.path.dirname(socket)
     with contextlib.suppress(OSError):
         lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # else another is started here
-            _remove_empty(NodeHome(folder).files)
+            _remove_empty(NodeHome(folder).files, mark)
             for name in (_LOG, _LOCK):
                 os.unlink(os.path.join(folder, name))
             os.rmdir(folder)
@@ -80,9 +80,11 @@ def leave_home(socket: str) -> None:
             os.close(lock)
 
 
-def _remove_empty(folder: str) -> None:
+def _remove_empty(folder: str, mark: str) -> None:
     for path, _, _ in os.walk(folder, topdown=False):
         with contextlib.suppress(OSError):
+            if os.listdir(path) == [mark]:
+                os.unlink(os.path.join(path, mark))
             os.rmdir(path)
 
 

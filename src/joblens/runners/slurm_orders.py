@@ -13,6 +13,7 @@ from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import RunOptions
 from joblens.model.settings import SlurmSettings
 from joblens.model.workflow_spec import ActionSpec
+from joblens.plan.labelled_jobs import jobs_elsewhere
 from joblens.plan.sbatch_words import Options
 from joblens.plan.slurm_keys import asked_by_actions, slurm_headroom, unused_keys
 from joblens.plan.slurm_packing import (
@@ -81,6 +82,7 @@ class SlurmOrders:
         self._known_packing: Packing | None = None
         self._demands: dict[str, Demand] = {}
         self._jobs_known = 0  # of the plan, when they were worked out
+        self._jobs_expected = len(plan.jobs)  # of the plan, when it was said which are to run
         self._waited_for_actions: set[str] = set()  # queues
         self._places: Collection[int] | None = None
         self._expected_s: Mapping[int, float] = {}
@@ -88,6 +90,7 @@ class SlurmOrders:
     def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
         """Before anything is asked: which jobs of the plan are to run, and how long they took before."""
         self._places, self._expected_s = places, expected_s
+        self._jobs_expected = len(self._plan.jobs)
         self._known_packing = None
         self._demands.clear()
 
@@ -268,9 +271,16 @@ class SlurmOrders:
             self._demands.clear()
         if scheduler not in self._demands:
             self._demands[scheduler] = demand_of_plan(
-                self._plan, self.packing(), scheduler, self._places, self._expected_s
+                self._plan, self.packing(), scheduler, self._places_now(), self._expected_s
             )
         return self._demands[scheduler]
+
+    def _places_now(self) -> Collection[int]:
+        """With jobs that were added since, but for those that workers with a label run."""
+        count = len(self._plan.jobs)
+        expected = range(self._jobs_expected) if self._places is None else self._places
+        places = {*expected, *range(self._jobs_expected, count)}
+        return places - jobs_elsewhere(self._plan, self._options.labels)
 
     def allocations(self, scheduler: str, count: int, most_jobs: int | None = None) -> list[SlurmOrder]:
         name = allocation_name(self._plan.name, scheduler)

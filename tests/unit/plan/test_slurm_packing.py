@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from joblens.model.job import Requirements
-from joblens.model.plan import Declared, Plan, PlannedAction, PlannedJob, grow, growing
+from joblens.model.plan import Declared, Plan, PlannedAction, PlannedJob
 from joblens.model.run import SlurmChoice
 from joblens.model.settings import SlurmSettings
 from joblens.model.units import GIB, MIB
@@ -97,13 +96,6 @@ def test_added_jobs_share_where_jobs_of_the_file_do() -> None:
     assert not choose_packing(plan, SlurmChoice(packing="jobs"), rooms).shares(1, Requirements())
 
 
-def test_allocations_are_sized_for_added_jobs_as_well() -> None:
-    plan = growing(Plan(name="w", jobs=(job(cpus=1),), declared=Declared(entries=1)))
-    packing = choose_packing(plan, SlurmChoice(packing="allocations"), {"": None})
-    grow(plan, [structs.replace(job(1, 0, cpus=6), spawned_by=0)])
-    assert demand_of_plan(plan, packing, "", places={0}).cpus == 6
-
-
 def test_several_partitions_offer_the_best_of_each() -> None:
     other = NodeRoom(partition="gpu", cpus=4, memory_bytes=GIB, gpus=8, time_limit_s=60)
     both = room_of("main,gpu", [ROOM, other])
@@ -169,6 +161,9 @@ def test_an_attempt_that_needs_more_than_the_allocation_has_does_not_fit_it() ->
     assert not fits_allocation(Requirements(memory_bytes=1000 * MIB), options, HEADROOM)
     assert not fits_allocation(Requirements(cpus=3), options, HEADROOM)
     assert not fits_allocation(Requirements(gpus=1), options, HEADROOM)
+    hour = {**options, "time": "60"}
+    assert fits_allocation(Requirements(timeout_s=1800), hour, HEADROOM)
+    assert not fits_allocation(Requirements(timeout_s=3600), hour, HEADROOM)
     assert fits_allocation(Requirements(gpus=1), {**options, "gres": "gpu:2"}, HEADROOM)
 
 

@@ -9,7 +9,7 @@ from msgspec import structs
 from joblens.model.errors import PlanError
 from joblens.model.job import Placement, Requirements
 from joblens.model.placing import Parcel, Placed, PlaceState
-from joblens.model.plan import Plan, PlannedAction, PlannedJob
+from joblens.model.plan import Declared, Plan, PlannedAction, PlannedJob, grow, growing
 from joblens.model.run import RunOptions, SlurmChoice
 from joblens.model.settings import SlurmSettings
 from joblens.model.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
@@ -137,6 +137,18 @@ def test_an_attempt_too_large_for_its_allocation_gets_a_place_of_its_own() -> No
     assert alone.uuids == ("grown",)
 
 
+def test_an_attempt_that_lasts_longer_than_its_allocation_gets_a_place_of_its_own() -> None:
+    """Workers of the allocation would never take it: its time would be up before."""
+    orders, parcels = orders_of(sweep(30, timeout_s=300.0))
+    (order,) = placed_all(orders, parcels)
+    needs = Requirements(timeout_s=3600.0)  # raised after it ran out of time
+    raised = Parcel(uuid="raised", queue=parcels[0].queue, name="j", requirements=needs)
+    (alone,) = orders.orders([raised], lambda _queue: order.options)
+    assert alone.uuids == ("raised",)
+    assert alone.time_s is not None
+    assert alone.time_s >= 3600.0
+
+
 def test_the_command_line_says_how_many_allocations_there_are() -> None:
     orders, parcels = orders_of(sweep(2), choice=SlurmChoice(allocations=3))
     assert len(placed_all(orders, parcels)) == 3
@@ -235,6 +247,28 @@ def test_what_jobs_took_before_says_how_long_allocations_are_and_how_many() -> N
     assert len(placed_all(orders, parcels)) == 1
     orders, _ = orders_of(sweep(64, cpus=1), expected_s=dict.fromkeys(range(64), 7200.0))
     assert not orders.packing().entries  # they are not short
+
+
+def added(name: str, **fields: Any) -> PlannedJob:
+    return structs.replace(job(name, 1, cpus=6), spawned_by=0, **fields)
+
+
+def test_allocations_are_not_sized_for_added_jobs_that_other_workers_run() -> None:
+    plan = growing(Plan(name="w", jobs=(job("a", cpus=1),), declared=Declared(entries=1)))
+    orders, _ = orders_of(plan, choice=SlurmChoice(packing="allocations"))
+    grow(plan, [added("labelled", label="gpu")])
+    assert orders.allocation_options("")["cpus-per-task"] == "1"
+    grow(plan, [added("plain")])
+    assert orders.allocation_options("")["cpus-per-task"] == "7"
+
+
+def test_allocations_of_a_rerun_are_not_sized_for_added_jobs_that_have_ended() -> None:
+    plan = growing(Plan(name="w", jobs=(job("a", cpus=1),), declared=Declared(entries=1)))
+    grow(plan, [added("before")])
+    orders, _ = orders_of(plan, choice=SlurmChoice(packing="allocations"), places={0})
+    assert orders.allocation_options("")["cpus-per-task"] == "1"
+    grow(plan, [added("since")])
+    assert orders.allocation_options("")["cpus-per-task"] == "7"
 
 
 def test_a_walltime_beyond_the_limit_of_the_partition_is_refused() -> None:
