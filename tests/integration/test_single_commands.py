@@ -236,8 +236,9 @@ def test_secrets_of_the_command_reach_the_job_and_not_the_store(desk: WorkflowDe
         (("--allocations", "2"), "--allocations goes with a workflow file only"),
         (("--no-capture",), "--no-capture"),
         (("--cpu-list", "0"), "--cpu-list"),
-        (("--queue", "x"), "--queue is for --engine celery"),
-        (("--address", "auto"), "--address is for --engine ray"),
+        (("--queue", "x"), "--queue has no effect with --engine slurm: it needs --engine celery"),
+        (("--address", "auto"), "--address has no effect with --engine slurm: it needs --engine ray"),
+        (("--label", "gpu"), "--label has no effect with --engine slurm"),
         (("-j", "2"), "--jobs goes with a workflow file only"),
         (("--dry-run",), "--dry-run goes with a workflow file only"),
     ],
@@ -250,8 +251,22 @@ def test_options_without_meaning_there_are_refused(
     assert not desk.store_path.exists()
 
 
-def test_slurm_options_need_the_engine(desk: WorkflowDesk) -> None:
-    assert "--partition" in desk.call("run", "--partition", "short", "--", "true", code=2).stderr
+@pytest.mark.parametrize("verb", ["run", "submit"])
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        (("--partition", "short"), "--engine slurm"),
+        (("--engine", "local", "--queue", "x"), "--engine celery"),
+        (("--engine", "local", "--label", "gpu"), "--engine celery"),
+    ],
+)
+def test_options_of_another_engine_name_the_engine_they_need(
+    desk: WorkflowDesk, verb: str, options: tuple[str, ...], needed: str
+) -> None:
+    done = desk.call(verb, *options, "--", "true", code=2)
+    assert "has no effect with --engine local" in done.stderr
+    assert f"add {needed}" in done.stderr
+    assert not desk.store_path.exists()
 
 
 # ---- a real Slurm ------------------------------------------------------------------------------------------
