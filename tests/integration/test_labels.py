@@ -116,8 +116,8 @@ def test_a_local_run_serves_the_labels_it_names_and_refuses_others(desk: Workflo
 @pytest.mark.parametrize(
     ("label", "told"),
     [
-        ("''", "is empty"),
-        ("' x'", "begins or ends with whitespace"),
+        ("''", "must not be empty"),
+        ("' x'", "must not begin or end with a space"),
         ('"a\\tb"', "cannot be printed"),
         ("x" * 81, "is too long"),
     ],
