@@ -11,8 +11,8 @@ from joblens.cli.cluster_options import ENGINE_OPTIONS_OF_RUNS, QUEUE_OPTIONS_OF
 from joblens.cli.context import Session
 from joblens.cli.job_options import click_options
 from joblens.cli.options import shared_options
-from joblens.cli.run_options import checked_probes, take_queue_options
-from joblens.model.errors import JoblensError
+from joblens.cli.run_options import check_offer, checked_probes, take_queue_options
+from joblens.model.errors import InputError, JoblensError
 
 if TYPE_CHECKING:
     from joblens.agent.run_view import RunView
@@ -79,11 +79,16 @@ def command(
         parameter_sources,
         spec_of,
     )
+    from joblens.app.requests import seconds_of
     from joblens.app.run_checks import checked_run
     from joblens.model.run import RunOptions
     from joblens.plan.map_lines import mapped_jobs, refuse_misplaced, split_words
 
     refuse_misplaced(words, _long_options())
+    check_offer({"cpus": cpus, "memory": memory, "time": None, "output_dir": output_dir})
+    timeout_s = seconds_of("--timeout", timeout)
+    if timeout_s is not None and not timeout_s > 0:
+        raise InputError(f"--timeout {timeout}: must be more than 0")
     engine = engine_options(of_engine)
     take_queue_options(session, of_engine)
     asked_probes = checked_probes(probes)
