@@ -46,6 +46,16 @@ def test_jobs_that_were_reset_run_again_in_the_same_run_with_what_needs_them(des
     assert {row["job_name"]: row["attempts"] for row in rows} == {"a": 2, "b": 2, "c": 1, "d": 0}
 
 
+def test_a_reset_leaves_later_runs_that_kept_results_as_they_are(desk: WorkflowDesk) -> None:
+    desk.run(CHAIN, code=1)
+    (desk.folder / "fixed").touch()
+    desk.call("rerun", "1.1", "--failed", code=0)
+    desk.call("jobs", "reset-status", "--run", "1.1", "a", code=0)
+    later = desk.call("results", "1.2", "--json", code=0).json
+    assert states(later) == dict.fromkeys("abcd", "completed")
+    assert states(desk.call("resume", "1.2", "--json", code=0).json) == dict.fromkeys("abcd", "completed")
+
+
 def test_failed_jobs_of_a_run_are_reset_together(desk: WorkflowDesk) -> None:
     desk.run(CHAIN, code=1)
     ran(desk)

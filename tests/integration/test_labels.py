@@ -78,6 +78,8 @@ def test_a_command_with_a_label_waits_for_a_worker_with_it_and_everybody_says_so
         ["other"],
         ["other", "my gpu"],
     ]
+    on_queue = desk.call("run", "--engine", "celery", "--label", "my gpu", "--", "echo", "hello", code=0)
+    assert on_queue.stdout == "hello\n"
     assert "LABEL" in desk.call("health", code=None).stdout
     assert "my gpu" in desk.call("show", uuid, code=0).stdout
 
@@ -114,8 +116,8 @@ def test_a_local_run_serves_the_labels_it_names_and_refuses_others(desk: Workflo
 @pytest.mark.parametrize(
     ("label", "told"),
     [
-        ("''", "is empty"),
-        ("' x'", "begins or ends with whitespace"),
+        ("''", "must not be empty"),
+        ("' x'", "must not begin or end with a space"),
         ('"a\\tb"', "cannot be printed"),
         ("x" * 81, "is too long"),
     ],

@@ -122,3 +122,15 @@ def test_bad_input_is_told_before_anything_runs(
     done = joblens("map", *arguments, code=2)
     assert told in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--cpus", "nan"), ("--cpus", "-1"), ("--memory", "1x"), ("--timeout", "0"), ("--timeout", "x")],
+)
+def test_an_amount_that_cannot_be_used_names_its_option(
+    joblens: RunJoblens, store_path: Path, option: tuple[str, str]
+) -> None:
+    refused = joblens("map", *option, "echo {}", ":::", "1", code=2)
+    assert refused.stderr.startswith(f"joblens: error: {option[0]}")
+    assert not store_path.exists()

@@ -84,7 +84,7 @@ def test_what_was_raised_is_shown_and_is_not_what_the_file_says(desk: WorkflowDe
     desk.run(FLOW, code=1)
     told = desk.call("recover", "1", code=0).stdout
     assert "Memory: 70.0 MiB -> 105.0 MiB for 1 job: big" in told
-    assert "joblens rightsize 1.1 --write" in told
+    assert told.count("joblens rightsize 1.1 --write") == 1
     assert "memory raised to 105.0 MiB after attempt 1" in desk.call("results", "1", code=0).stdout
     number = str(attempts(desk)["big"][1].number)
     shown = desk.call("show", number, code=0).stdout
@@ -184,6 +184,14 @@ def test_a_job_that_has_everything_already_is_skipped(desk: WorkflowDesk) -> Non
 def test_a_completed_run_has_nothing_to_recover(desk: WorkflowDesk) -> None:
     desk.run("name: well\njobs: [{name: a, command: 'true'}]\n")
     assert "nothing to recover" in desk.call("recover", "1", code=0).stdout
+    form = desk.call("recover", "1", "--dry-run", "--json", code=0).json
+    assert {name: form[name] for name in ("dry_run", "failures", "retried", "skipped", "jobs_to_run")} == {
+        "dry_run": True,
+        "failures": [],
+        "retried": 0,
+        "skipped": 0,
+        "jobs_to_run": [],
+    }
 
 
 def test_a_run_that_is_being_driven_is_refused(desk: WorkflowDesk) -> None:
@@ -269,6 +277,7 @@ def test_without_a_yes_nothing_is_changed(desk: WorkflowDesk, typed: bytes) -> N
     before = everything(desk)
     code, written = run_on_terminal("recover", "1", cwd=desk.folder, typed=typed)
     assert code == 1
+    assert b"Nothing was changed" in written
     assert b"Traceback" not in written
     assert everything(desk) == before
 

@@ -136,7 +136,7 @@ def _with_last_line(outcome: Outcome, stderr_tail: str) -> str | None:
     from joblens.views.summary import last_words  # few jobs fail
 
     words = last_words(replace(outcome, stderr_tail=stderr_tail))
-    return f"{outcome.error}: {words}" if words else outcome.error
+    return f"{outcome.error}: {words}" if words and words != outcome.error else outcome.error
 
 
 def with_profile(

@@ -86,7 +86,8 @@ def failure_of(index: int, attempt: int, record: Record) -> JobFailure:
         elif outcome.reason == "not-started" and outcome.error:
             reason = outcome.error
         written = [line for line in clean_lines(outcome.stderr_tail) if line.strip()]
-        last_line = written[-1] if written else ""
+        # Of a job that did not start the log has the reason alone.
+        last_line = written[-1] if written and outcome.reason != "not-started" else ""
     return JobFailure(
         index=index,
         name=record.job.name,

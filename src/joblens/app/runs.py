@@ -187,6 +187,7 @@ class KeptResults(Struct, frozen=True):
 
     results: tuple[JobResult, ...]
     run_of: dict[int, str]
+    made_at_us: int  # when the new run was created
     moved: frozenset[int] = (
         frozenset()
     )  # jobs of which only a success was kept; they may have had another place
@@ -216,7 +217,8 @@ def kept_results(store: Store, run: Run) -> KeptResults | None:
             moved.add(index)
     kept = sorted(index for index in found if index not in again)
     results = tuple(result for index in kept for result in found[index])
-    return KeptResults(results, {index: run_of[index] for index in kept}, frozenset(moved))
+    run_of = {index: run_of[index] for index in kept}
+    return KeptResults(results, run_of, run.created_at_us, frozenset(moved))
 
 
 def _successes(results: list[JobResult], index: int) -> list[JobResult]:
@@ -226,7 +228,7 @@ def _successes(results: list[JobResult], index: int) -> list[JobResult]:
 def kept_events(store: Store, kept: KeptResults) -> list[RunEvent]:
     """Of the runs that results were kept from, in order. What they say about a job whose outcome is kept from
     another run is left out, as is all about jobs of which a success was kept, and what was raised: the plan
-    of the new run has that."""
+    of the new run has that. Jobs that were reset later keep the outcome that they had then."""
     events = [
         narrowed
         for uuid in set(kept.run_of.values())
@@ -241,6 +243,8 @@ def _about_kept(event: RunEvent, kept: KeptResults) -> RunEvent | None:
     if isinstance(fact, RequirementsRaised):
         return None
     if isinstance(fact, JobsReset):
+        if event.at_us > kept.made_at_us:
+            return None
         jobs = tuple(one for one in fact.jobs if _is_kept(one[0], event.run_uuid, kept))
         return replace(event, fact=replace(fact, jobs=jobs)) if jobs else None
     if isinstance(fact, OutputsMissing | RecoveryRan | JobCancelled):

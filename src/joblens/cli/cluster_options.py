@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from joblens.model.run import RunOptions, SlurmChoice
 
 LOCAL, CELERY, RAY, SLURM = "local", "celery", "ray", "slurm"
+CLUSTERS = (RAY, SLURM)
 _SLURM_TEXTS = ("partition", "account", "qos", "constraint")
 _OF_QUEUES = ("queue", "broker", "retry_lost")
 _SLURM_FIELDS = tuple(row.name for row in SLURM_OPTIONS)

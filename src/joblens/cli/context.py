@@ -63,8 +63,8 @@ class Session:
     def override(self, setting: str, text: str | None) -> None:
         """An option of the command stands for that setting; None: it was not given. Before anything is
         loaded."""
-        assert self._loaded is None
         if text is not None:
+            assert self._loaded is None
             self._overrides[setting] = text
 
     @property

@@ -102,12 +102,14 @@ def options_of_container(container: ContainerJob | None) -> dict[str, Any]:
 
 
 def refuse_spec_options(given: dict[str, Any]) -> None:
-    """Raises InputError for options that only a workflow file takes."""
-    from joblens.cli.option_table import SPEC_OPTIONS
+    """Raises InputError for options that only a workflow file takes. Options of engines and --label are for
+    commands too."""
+    from joblens.cli.option_table import ENGINE_OPTIONS, SLURM_OPTIONS, SPEC_OPTIONS
 
+    also_of_commands = {"label", *(row.name for row in (*ENGINE_OPTIONS, *SLURM_OPTIONS))}
     for row in SPEC_OPTIONS:
         value = given[row.name]
-        if value and value != row.default:
+        if row.name not in also_of_commands and value and value != row.default:
             raise InputError(
                 f"{row.flags[-1]} goes with a workflow file only", hint="joblens run FILE.yaml [OPTIONS]"
             )

@@ -75,9 +75,11 @@ def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool,
     from joblens.app.drivers import open_store_directly
     from joblens.app.job_resets import cancelled_jobs, hold_run, last_attempt, reset_jobs, with_dependants
     from joblens.app.owning import current_user
+    from joblens.app.run_checks import refuse_command
     from joblens.app.run_state import state_of_run
     from joblens.model.run import JobState
 
+    refuse_command(run, session.store)
     with nullcontext() if dry_run else hold_run(run, session.store, session.settings):
         state = state_of_run(session.store, run)
         every = with_dependants(state, chosen, cancelled_jobs(session.store, run))
@@ -110,6 +112,7 @@ def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool,
 def _warn(session: Session, done: Sequence[str], *, no_prompts: bool) -> None:
     session.warn(f"jobs that succeeded run again, and their results are replaced: {_shown(done)}")
     if session.is_interactive and not no_prompts and not click.confirm("Reset them?", err=True):
+        session.note("Nothing was changed")
         raise click.Abort
 
 

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from joblens.cli.arguments import count_from
-from joblens.cli.cluster_options import ENGINE_OPTIONS_OF_RUNS, engine_options, rows_without_file
+from joblens.cli.cluster_options import ENGINE_OPTIONS_OF_RUNS, QUEUE_OPTIONS_OF_RUNS, engine_options
 from joblens.cli.context import Session
 from joblens.cli.job_options import click_options
-from joblens.cli.option_table import RUN_OPTIONS
 from joblens.cli.options import shared_options
-from joblens.cli.run import check_queue_options
-from joblens.cli.run_options import checked_probes
-from joblens.model.errors import JoblensError
+from joblens.cli.run_options import check_offer, checked_probes, take_queue_options
+from joblens.model.errors import InputError, JoblensError
 
 if TYPE_CHECKING:
     from joblens.agent.run_view import RunView
@@ -22,10 +20,6 @@ if TYPE_CHECKING:
     from joblens.engine.offer import Offer
     from joblens.model.plan import Plan
     from joblens.model.run import Run
-
-QUEUE_OPTIONS_OF_MAP = rows_without_file(
-    tuple(row for row in RUN_OPTIONS if row.name in ("queue", "broker", "retry_lost"))
-)
 
 
 @click.command("map", context_settings={"allow_interspersed_args": False})
@@ -47,7 +41,7 @@ QUEUE_OPTIONS_OF_MAP = rows_without_file(
 @click.option("-o", "--output-dir", metavar="DIR", help="For what jobs print. Default: beside the store.")
 @click.option("-n", "--dry-run", is_flag=True, help="Check everything and print the commands; run nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what the jobs print.")
-@click_options((*ENGINE_OPTIONS_OF_RUNS, *QUEUE_OPTIONS_OF_MAP))
+@click_options((*ENGINE_OPTIONS_OF_RUNS, *QUEUE_OPTIONS_OF_RUNS))
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND ::: VALUES")
 @shared_options
 def command(
@@ -75,6 +69,7 @@ def command(
     --param, or for the values of a ::: where each has a name. A COMMAND of one word is a shell line and
     values are quoted into it; several words are run as they are. The COMMAND '{}' runs the values themselves:
     joblens map '{}' :::: commands.txt"""
+    from joblens.app.bells import with_broker
     from joblens.app.mapping import (
         EachJob,
         create_map,
@@ -84,13 +79,18 @@ def command(
         parameter_sources,
         spec_of,
     )
+    from joblens.app.requests import seconds_of
     from joblens.app.run_checks import checked_run
     from joblens.model.run import RunOptions
     from joblens.plan.map_lines import mapped_jobs, refuse_misplaced, split_words
 
     refuse_misplaced(words, _long_options())
+    check_offer({"cpus": cpus, "memory": memory, "time": None, "output_dir": output_dir})
+    timeout_s = seconds_of("--timeout", timeout)
+    if timeout_s is not None and not timeout_s > 0:
+        raise InputError(f"--timeout {timeout}: must be more than 0")
     engine = engine_options(of_engine)
-    check_queue_options(session, of_engine)
+    take_queue_options(session, of_engine)
     asked_probes = checked_probes(probes)
     given, sources = split_words(words, lines_of_file)
     mapped = mapped_jobs(given, [*parameter_sources(params), *sources])
@@ -103,6 +103,7 @@ def command(
         probes=asked_probes,
         **engine,
     )
+    options = with_broker(options, session.settings)
     if dry_run:
         with checked_run(
             map_request(loaded, options), session.settings, session.options.config, None, session.warn

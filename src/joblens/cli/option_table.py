@@ -196,7 +196,7 @@ SPEC_OPTIONS = (
         kind="many",
         metavar="LABEL",
         help="FILE: this run's own workers also run jobs with this label (repeatable). "
-        "COMMAND of submit: only workers with this label may run it.",
+        "COMMAND on a queue: only workers with this label may run it.",
     ),
     _row(
         "--rerun-changed",

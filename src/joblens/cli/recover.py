@@ -1,5 +1,6 @@
 """`joblens recover`: more memory or time for jobs of a run that ran out of it, and the rest of the run."""
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -105,20 +106,19 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
 
     On a terminal it asks what to do about each cause. The exit code is that of run FILE; 1 also where nothing
     can be recovered."""
-    from joblens.analysis.workflow_rows import run_label
     from joblens.app.job_resets import hold_run
+    from joblens.app.run_checks import refuse_command
     from joblens.app.runs import find_named_run
-    from joblens.app.sources import source_of
     from joblens.cli.recovery_wizard import confirm
     from joblens.cli.run_spec import exit_code_of
-    from joblens.engine.recovery_plan import requests_of
     from joblens.model.run import RunStatus
 
     request = request_from(given)
     store = session.current_store
     run = find_named_run(store, ident, session.note)
+    refuse_command(run, store)
     if run.status is RunStatus.COMPLETED:
-        _say_nothing_failed(session, run)
+        _say_nothing_failed(session, run, is_dry_run=given["dry_run"])
         return 0
     if given["dry_run"]:
         prepared = decide(session, run, request)
@@ -149,12 +149,23 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             detach(session, recovered, recovered.options.notify, also={"recovery": prepared.document()})
             return 0
         driven = drive_recovered(session, recovered, prepared, lock, quiet=given["quiet"])
-    has_file = bool(source_of(store, run))
-    if has_file and not session.json and not given["quiet"] and requests_of(prepared.jobs):
-        session.write(
-            f"  joblens rightsize {run_label(run)} --write writes the measured needs into the file\n"
-        )
+    if not session.json and not given["quiet"]:
+        _hint_at_rightsize(session, prepared, driven)
     return exit_code_of(driven)
+
+
+def _hint_at_rightsize(session: Session, prepared: Prepared, driven: "Driven") -> None:
+    """The file still has the requests of before. Where jobs ran out again the end of the run says it."""
+    from joblens.analysis.workflow_rows import run_label
+    from joblens.app.run_endings import ending_of
+    from joblens.app.sources import source_of
+    from joblens.engine.recovery_plan import requests_of
+
+    if not requests_of(prepared.jobs) or not source_of(session.store, prepared.run):
+        return
+    if not ending_of(session.store, driven).has_too_small:
+        label = run_label(prepared.run)
+        session.write(f"  joblens rightsize {label} --write writes the measured needs into the file\n")
 
 
 def decide(
@@ -250,11 +261,14 @@ def show(session: Session, prepared: Prepared) -> None:
     session.write_lines(render_plan(prepared.jobs, names, width=session.table_width))
 
 
-def _say_nothing_failed(session: Session, run: "Run") -> None:
+def _say_nothing_failed(session: Session, run: "Run", *, is_dry_run: bool) -> None:
     from joblens.analysis.workflow_rows import run_label
 
     if session.json:
-        session.write_json({"run": run_label(run), "run_uuid": run.uuid, "failures": [], "jobs_to_run": []})
+        from joblens.app.failure_recovery import failures_of
+
+        nothing = Prepared(run, failures_of(session.store, run), (), ())
+        session.write_json(nothing.document(is_dry_run=is_dry_run))
     else:
         session.write(f"Run {run_label(run)} is completed: there is nothing to recover\n")
 
@@ -271,7 +285,8 @@ def say_nothing_can_be_done(session: Session, prepared: Prepared) -> None:
         label = run_label(prepared.run)
         text += f": a command beside the jobs failed; joblens resume {label} runs it again"
     elif unknown:
-        text += f": {counted(unknown, 'job')} failed with an unknown cause; --retry-unknown runs them again"
+        them = "it" if unknown == 1 else "them"
+        text += f": {counted(unknown, 'job')} failed with an unknown cause; --retry-unknown runs {them} again"
     session.note(text)
 
 
@@ -293,4 +308,5 @@ def _ask(question: str) -> str:
     try:
         return input(question)
     except EOFError:
+        sys.stdout.write("\nNothing was changed\n")
         raise click.Abort from None

@@ -5,37 +5,39 @@ import sys
 from typing import Any
 
 from joblens.cli.context import Globals, Session, with_given
-from joblens.cli.job_request import refuse_spec_options, request_from
+from joblens.cli.job_request import request_from
 from joblens.model.errors import InputError
 
 
 def run(session: Session, given: dict[str, Any]) -> None:
     """`given` has every option by its name in the option table. Ends with the job's exit code."""
     if given["spec"] is not None:
+        from joblens.cli.run_options import take_queue_options
         from joblens.cli.run_spec import run_spec
 
-        check_queue_options(session, given)
+        take_queue_options(session, given)
         run_spec(session, given)
         return
-    if given["engine"] not in (None, "local"):
+    engine = given["engine"] or "local"
+    if engine != "local":
         from joblens.cli.run_on_engine import check_options, run_on_engine
+        from joblens.cli.run_options import take_queue_options
 
-        check_options(given)
-        check_queue_options(session, given)
+        check_options(engine, given)
+        take_queue_options(session, given)
         run_on_engine(session, given)
         return
     _run_here(session, given)
 
 
 def _run_here(session: Session, given: dict[str, Any]) -> None:
-    refuse_spec_options({**given, "engine": None} if given["engine"] else given)
-    if any(given[name] is not None for name in ("queue", "broker", "retry_lost")):
-        raise InputError("--queue, --broker and --retry-lost go with --engine", hint="add --engine celery")
     from msgspec.structs import replace
 
     from joblens.app.jobs import prepare
     from joblens.app.running import run_in_foreground
+    from joblens.cli.run_on_engine import check_options
 
+    check_options("local", given)
     report = given["report"]
     if given["quiet"] and given["verbose"]:
         raise InputError("--quiet and --verbose: only one of them")
@@ -81,16 +83,6 @@ def _run_here(session: Session, given: dict[str, Any]) -> None:
         sys.exit(-2)  # joblens dies of SIGINT too, for the shell script around it to see (__main__.entry)
     code = record.outcome.exit_code if record.outcome else None
     sys.exit(125 if code is None else code)
-
-
-def check_queue_options(session: Session, given: dict[str, Any]) -> None:
-    if all(given[name] is None for name in ("queue", "broker", "retry_lost")):
-        return
-    from joblens.cli.cluster_options import LOCAL, check_engine_options
-    from joblens.cli.run_options import take_queue_options
-
-    check_engine_options(given["engine"] or LOCAL, given)
-    take_queue_options(session, given)
 
 
 def run_quickly(given: dict[str, Any]) -> None:

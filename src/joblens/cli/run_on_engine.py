@@ -13,49 +13,38 @@ if TYPE_CHECKING:
     from joblens.model.job import Record
     from joblens.model.run import RunOptions
 
-CELERY = "celery"
-_CLUSTERS = ("ray", "slurm")
 # Of one job there is nothing to pack, and several allocations would have nothing to do.
 _OF_SEVERAL_JOBS = ("packing", "allocations")
 _CANCEL_PATIENCE_S = 60.0
 
 
-def is_elsewhere(given: dict[str, Any]) -> bool:
-    return given["engine"] not in (None, "local")
-
-
-def check_options(given: dict[str, Any]) -> None:
+def check_options(engine: str, given: dict[str, Any]) -> None:
     """Raises InputError for options that mean nothing for one command, or nothing on that engine."""
-    from joblens.cli.cluster_options import check_engine_options
+    from joblens.cli.cluster_options import CELERY, CLUSTERS, LOCAL, check_engine_options
     from joblens.cli.job_request import refuse_spec_options
-    from joblens.cli.option_table import ENGINE_OPTIONS, SLURM_OPTIONS
+    from joblens.cli.option_table import SLURM_OPTIONS
 
-    engine = given["engine"] or "local"
-    of_engines = {row.name: () if row.kind == "many" else None for row in (*ENGINE_OPTIONS, *SLURM_OPTIONS)}
-    refuse_spec_options({**given, **of_engines})
+    refuse_spec_options(given)
+    check_engine_options(engine, given)
     for row in SLURM_OPTIONS:
         if row.name in _OF_SEVERAL_JOBS and given[row.name] is not None:
             raise InputError(
                 f"{row.flags[-1]} goes with a workflow file only", hint="one command is one job of Slurm"
             )
-    check_engine_options(engine, given)
-    if engine in _CLUSTERS:
-        _refuse_on_clusters(engine, given)
-    if given.get("no_capture"):
+    if given["label"] and engine != CELERY:
         raise InputError(
-            f"--no-capture: a job on {engine} prints to files, which are passed on from there",
-            hint="leave it out",
+            f"--label has no effect with --engine {engine}: only workers of a queue have labels",
+            hint=f"add --engine {CELERY}, or leave out --label",
         )
-
-
-def _refuse_on_clusters(engine: str, given: dict[str, Any]) -> None:
-    for name, flag in (("queue", "--queue"), ("broker", "--broker")):
-        if given.get(name) is not None:
-            raise InputError(f"{flag} is for --engine celery", hint=f"leave it out with --engine {engine}")
-    if given["cpu_list"] is not None:
+    if engine in CLUSTERS and given["cpu_list"] is not None:
         raise InputError(
             f"--cpu-list names CPUs of this machine, and the job runs on a node of {engine}",
             hint="--cpus N asks for so many there",
+        )
+    if engine != LOCAL and given.get("no_capture"):
+        raise InputError(
+            f"--no-capture: a job on {engine} prints to files, which are passed on from there",
+            hint="leave it out",
         )
 
 
@@ -93,12 +82,14 @@ def run_on_engine(session: Session, given: dict[str, Any]) -> None:
     """Passes on what the job prints as it comes; ends with the job's exit code."""
     from joblens.app.job_logs import OutputFollower
     from joblens.app.queueing import QueueRequest
+    from joblens.cli.cluster_options import CELERY
     from joblens.cli.job_ending import check_report, print_summary, write_document, write_report
     from joblens.cli.job_request import request_from
+    from joblens.cli.run_options import only_label
 
     if given["quiet"] and given["verbose"]:
         raise InputError("--quiet and --verbose: only one of them")
-    asked = QueueRequest(request=request_from(given, background=False))
+    asked = QueueRequest(request=request_from(given, background=False), label=only_label(given))
     if given["report"]:
         check_report(given["report"])
     session.own_jobs()

@@ -138,6 +138,16 @@ def checked_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(labels))
 
 
+def only_label(given: dict[str, Any]) -> str:
+    """Of --label, for one command. Raises InputError: a job has one at most."""
+    from joblens.model.errors import InputError
+
+    labels = checked_labels(given["label"])
+    if len(labels) > 1:
+        raise InputError("--label: a job has one label", hint="submit it once for each, or name one")
+    return labels[0] if labels else ""
+
+
 def recorded_notify(command: str | None) -> str:
     """'' for a command line with a secret in it: that one is not recorded, and has to be given again."""
     if not command:

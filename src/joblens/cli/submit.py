@@ -4,11 +4,14 @@ from typing import Any
 
 import click
 
+from joblens.cli.cluster_options import CELERY, CLUSTERS, LOCAL
 from joblens.cli.context import Session
 from joblens.cli.job_options import click_options, job_options
-from joblens.cli.job_request import refuse_spec_options, request_from
+from joblens.cli.job_request import request_from
 from joblens.cli.option_table import QUEUE_OPTIONS, SPEC_OPTIONS
 from joblens.cli.options import shared_options
+from joblens.cli.run_on_engine import check_options
+from joblens.cli.run_options import take_queue_options
 from joblens.cli.submitted import told
 from joblens.cli.tool_command import ToolOrSpecCommand, with_tool
 from joblens.model.errors import InputError
@@ -31,36 +34,35 @@ def command(session: Session, /, **given: Any) -> None:
     given = with_tool(given)
     if given["wait_timeout"] is not None and not given["wait"]:
         raise InputError("-t says how long to wait: it goes with --wait")
-    session.override("queue.broker", given["broker"])
-    session.override("queue.name", given["queue"])
-    session.override("queue.retry_lost", given["retry_lost"])
-    session.warn_of_broker(given["broker"])
+    take_queue_options(session, given)
     if given["spec"] is not None:
         from joblens.cli.run_spec import submit_spec
 
         submit_spec(session, given)
         return
-    engine = given["engine"]
-    if engine not in (None, "local"):
-        from joblens.cli.run_on_engine import check_options
-
-        check_options(given)
-    else:
-        refuse_spec_options({**given, "engine": None, "label": ()})
+    engine = _engine(session, given)
+    check_options(engine, given)
     if given["tool_name"] is not None:
         from joblens.cli.submit_queue import submit_tool
 
         submit_tool(session, given)
-    elif engine != "local" and (
-        engine
-        or session.settings.queue.broker
-        or any(given[name] for name in ("queue", "retry_lost", "label"))
-    ):
+    elif engine != LOCAL:
         from joblens.cli.submit_queue import submit_command
 
         submit_command(session, given)
     else:
         _submit_here(session, given)
+
+
+def _engine(session: Session, given: dict[str, Any]) -> str:
+    """The one that was asked for, else the one that the other options and the configuration mean."""
+    engine: str | None = given["engine"]
+    if given["tool_name"] is not None:
+        return engine if engine in CLUSTERS else CELERY
+    if engine is not None:
+        return engine
+    needs_workers = any(given[name] for name in ("queue", "retry_lost", "label"))
+    return CELERY if needs_workers or session.settings.queue.broker else LOCAL
 
 
 def _submit_here(session: Session, given: dict[str, Any]) -> None:

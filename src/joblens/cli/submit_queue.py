@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from joblens.cli.cluster_options import CLUSTERS
 from joblens.cli.context import Session
 from joblens.cli.job_request import container_from, request_from
+from joblens.cli.run_options import only_label
 from joblens.cli.submitted import clear_line, finish, goes_on, say, told
 from joblens.cli.tool_command import split_devices
 from joblens.model.errors import InputError
@@ -13,16 +15,6 @@ from joblens.model.errors import InputError
 if TYPE_CHECKING:
     from joblens.app.queueing import QueueRequest
     from joblens.model.job import ContainerJob, Record
-
-
-def only_label(given: dict[str, Any]) -> str:
-    """Of --label. Raises InputError: a job has one at most."""
-    from joblens.cli.run_options import checked_labels
-
-    labels = checked_labels(given["label"])
-    if len(labels) > 1:
-        raise InputError("--label: a job has one label", hint="submit it once for each, or name one")
-    return labels[0] if labels else ""
 
 
 def submit_command(session: Session, given: dict[str, Any]) -> None:
@@ -66,7 +58,7 @@ def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
         requirements=plain.requirements,
         container=_container(given),
         env=plain.env,
-        here=runs_here(session.settings) and given["engine"] not in ("ray", "slurm"),
+        here=runs_here(session.settings) and given["engine"] not in CLUSTERS,
     )
     missing = missing_device(device)
     if missing:  # else it would have been refused
@@ -123,7 +115,7 @@ def _enqueue(session: Session, asked: "QueueRequest", given: dict[str, Any]) -> 
     from joblens.app.requests import seconds_of
 
     timeout_s = seconds_of("-t", given["wait_timeout"])
-    if given["engine"] in ("ray", "slurm"):
+    if given["engine"] in CLUSTERS:
         from joblens.cli.run_on_engine import care_for_command, submit_to_cluster
 
         record = submit_to_cluster(session, given, asked)

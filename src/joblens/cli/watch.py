@@ -65,6 +65,9 @@ def command(session: Session, /, ident: str, once: bool, **given: Any) -> int:
     watch = _Watch(session, every_s=every_s, once=once, shows_counts=given["show_job_counts"])
     run = session.current_store.find_run(ident)
     if given["recover"]:
+        from joblens.app.run_checks import refuse_command
+
+        refuse_command(run, session.current_store)
         return _watch_and_recover(session, watch, run, request, given["max_retries"])
     status = watch.until_end(run)
     return 0 if status in (RunStatus.COMPLETED, *_STILL_GOING) else 1
