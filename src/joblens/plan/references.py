@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import Struct, json
 
 from joblens.model.errors import InputError
-from joblens.plan.shell_context import UnclearQuoting, find_quoting
+from joblens.plan.shell_context import find_quoting
+from joblens.plan.shell_words import UnclearQuoting
 
 KINDS = ("files", "user_data", "datasets")
 REFERENCE = re.compile(r"\$\{(files|user_data|datasets)\.(input|output)\.([^${}]+)\}")

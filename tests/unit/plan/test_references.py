@@ -170,7 +170,9 @@ def test_text_around_it_stays(template: str, tmp_path: Path) -> None:
 def test_a_number_stands_in_arithmetic_and_nothing_else_does(tmp_path: Path) -> None:
     for template in ("printf %s $((@ + 1))", 'printf %s "$((1 + @))"', 'x=$((@+1)); printf %s "$x"'):
         assert arrived(template, 41, "/bin/sh", tmp_path) == "42"
-        with pytest.raises(InputError, match="stands in arithmetic, and its value is no number"):
+        with pytest.raises(
+            InputError, match="stands in arithmetic or in the index of an array, and its value is no number"
+        ):
             arrived(template, "a[$(touch broken)]", "/bin/sh", tmp_path)
     with pytest.raises(InputError, match="no number"):
         arrived("((@))", "a[$(touch broken)]", "/bin/sh", tmp_path)
