@@ -205,7 +205,9 @@ class _Scanner:
         else:
             is_pattern = words.is_test or not words.is_at_start
             end = self._nested(at + 1, waiting, is_test=is_pattern)
+        is_function = not words.is_at_start and not self._text[at + 1 : end - 1].strip()
         words.end_word()
+        words.is_command = words.is_command or is_function
         return end
 
     def _nested(self, at: int, waiting: list[_Heredoc], *, is_test: bool = False) -> int:

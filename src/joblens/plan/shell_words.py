@@ -3,9 +3,11 @@ decide what a parenthesis, a bracket or a `#` means."""
 
 import enum
 
-# -p and -- are options of time.
-_COMMAND_FOLLOWS = frozenset(
-    ("then", "do", "else", "elif", "if", "while", "until", "!", "{", "time", "-p", "--", "coproc")
+_COMMAND_FOLLOWS = frozenset(("then", "do", "else", "elif", "if", "while", "until", "!", "{"))
+# Reserved in bash, programs to other shells: they disagree about a reserved word behind these.
+_RESERVED_IN_BASH = frozenset(("time", "coproc"))
+_RESERVED = frozenset(
+    ("case", "[[", "for", "if", "while", "until", "select", "function", "{", "!", "time", "coproc")
 )
 
 
@@ -31,6 +33,7 @@ class Words:
         self.is_command = True  # the word is the first of a command
         self.cases: list[_Case] = []
         self.is_after_for = False
+        self.is_after_time = False
         self.is_test = is_test  # inside [[ … ]], or in the parentheses of a pattern or an array
 
     @property
@@ -53,7 +56,14 @@ class Words:
         word, self.word = self.word, ""
         if word == "":
             return
+        if self.is_after_time and word in _RESERVED:
+            raise UnclearQuoting(f"stands in a command with '{word}' behind 'time'; shells differ in that")
         is_first, self.is_command = self.is_command, False
+        if is_first and word == "function":
+            raise UnclearQuoting("stands in a command with 'function'; write NAME() { …; }")
+        self.is_after_time = (is_first and word in _RESERVED_IN_BASH) or (
+            self.is_after_time and word in ("-p", "--")
+        )
         self.is_after_for = is_first and word == "for"
         if self.cases and self.cases[-1] is not _Case.COMMANDS:
             self._end_word_of_case(word, is_first=is_first)
@@ -83,7 +93,7 @@ class Words:
         self.end_word()
         if not self.is_in_pattern:
             self.is_command = True
-        self.is_after_for = False
+        self.is_after_for = self.is_after_time = False
 
     def end_case_item(self) -> None:
         """After ;; comes a pattern, or esac."""

@@ -55,6 +55,9 @@ LINES = [
     "echo \"$(ca\\\nse x in x) echo;; esac) it's @ (isn't)\"",
     "echo \"$(time -p case x in x) echo;; esac) it's @ (isn't)\"",
     "echo \"$(coproc case x in x) echo;; esac) it's @ (isn't)\"",
+    "echo \"$(time case x in x) e@cho;; esac) it's @ (isn't)\"",
+    "echo \"$(f() { case x in x) echo;; esac; }; f) it's @ (isn't)\"",
+    "echo \"$(function f { case x in x) echo;; esac; }; f) it's @ (isn't)\"",
     "cat <<$'E'\n@\nE\n",
     'cat <<"a\\"b"\n\'@\'\na"b\n',
     "echo $'it\\'s @' '@'",
@@ -185,6 +188,8 @@ def test_no_value_runs_in_any_line(part: int, tmp_path_factory: pytest.TempPathF
         "arr=(a @ 'b'); echo ${arr[0]}",
         'x=${Y:-"a b"}; echo @',
         "cmd > out.txt 2>&1 <<EOF\n@\nEOF\n",
+        "f() { case $1 in a) echo @ ;; esac; }; f a",
+        "time ./fit @",
         "awk '{ print $1 }' f | sort > @",
     ],
 )
