@@ -101,7 +101,6 @@ def command(
         cwd=os.getcwd(),
         most_jobs=jobs,
         probes=asked_probes,
-        queue=of_engine["queue"] or "",
         **engine,
     )
     if dry_run:

@@ -197,7 +197,9 @@ class _Scanner:
         if words.is_in_pattern and words.is_command and words.is_at_start:
             words.is_command = False
             return at + 1
-        is_double = self._text.startswith("((", at) and words.is_at_start
+        is_double = self._text.startswith("((", at)
+        if is_double:
+            words.end_word()
         if is_double and (words.is_command or words.is_after_for):
             end = self._arithmetic(at + 2, is_command=True)
         elif is_double:

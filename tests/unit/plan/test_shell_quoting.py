@@ -78,6 +78,8 @@ LINES = [
     "case x in x) echo '@';; esac; echo \"@\"",
     "f() ((16#ff + @)); f",
     "x=1; echo $x@",
+    "for((i=0;i<@;i++)) do echo; done",
+    "while((@ == '1')); do false; done",
     "for ((i=0;i<@;i++)) do echo; done",
     "let x=@; declare -i y=@; [[ @ -eq 1 ]]",
     'read -r x <<< @; echo "$x"',
