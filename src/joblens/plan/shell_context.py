@@ -15,6 +15,7 @@ from joblens.plan.shell_words import UnclearQuoting, Words
 
 _SPECIAL = re.compile(r"""[\\'"`#()$\[]|<<""")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_DESCRIPTOR = re.compile(r"[ \t]*(?:\d+-?|-|[\w./]+|\$\w+|\$\{\w+\})(?=[ \t\n;&|<>()]|$)", re.ASCII)
 _DELIMITER = re.compile(r"""(['"\\]?)([\w.!%+:,@/=-]+)(['"]?)""", re.ASCII)
 _ENDS_WORD = " \t\n;&|)"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null")
@@ -183,6 +184,9 @@ class _Scanner:
             end = self._nested(at + 2, waiting)
             words.word = None
             return end
+        if self._text.startswith((">&", "<&"), at) and not _DESCRIPTOR.match(self._text, at + 2, self._end):
+            # bash expands a file name there twice
+            raise UnclearQuoting("stands in a command with >& before a file; write >FILE 2>&1")
         is_heredoc = self._text.startswith("<<", at) and not self._text.startswith("<<<", at)
         if is_heredoc and (words.word is None or words.is_test):
             raise UnclearQuoting("stands in a command with << inside a word; put a space before")
@@ -314,6 +318,17 @@ class _Scanner:
         if self._text.startswith("$[", at):
             raise UnclearQuoting("stands in a command with $[…]; write $((…))")
         if self._text.startswith("$$", at):
+            if self._text[at + 2 : at + 3] in (
+                "(",
+                "{",
+                "[",
+                "'",
+                '"',
+                "`",
+            ):  # bash takes the second $ for its own
+                raise UnclearQuoting(
+                    "stands in a command with $$ before a quote or bracket; put a space between"
+                )
             return at + 2
         name = _NAME.match(self._text, at + 1, self._end)
         end = at + 1 if name is None else name.end()

@@ -72,6 +72,8 @@ LINES = [
     'echo "`echo "@"`"',
     'echo "`echo \\"@\\"`"',
     "echo `echo '@' # it's`",
+    "a>&'@']=1[",
+    'echo "|$$((printf %s "@" )"',
     "echo a;# it's\necho @",
     "echo >(cat '@') # '",
     "case @ in '@') ;; *@*) echo @ ;; esac",
@@ -192,6 +194,8 @@ def test_no_value_runs_in_any_line(part: int, tmp_path_factory: pytest.TempPathF
         "cmd > out.txt 2>&1 <<EOF\n@\nEOF\n",
         "f() { case $1 in a) echo @ ;; esac; }; f a",
         "time ./fit @",
+        "./fit @ >out.txt 2>&1; echo $$",
+        "./fit @ >&2",
         "awk '{ print $1 }' f | sort > @",
     ],
 )
