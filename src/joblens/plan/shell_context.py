@@ -32,8 +32,8 @@ class Quoting(enum.Enum):
 
 
 class Spot(Struct, frozen=True):
-    """Where a text stands. `backticks`: for each `…` around it, innermost first, whether that one stands in
-    double quotes itself. `delimiter`: of the here-document, which no line of its body may equal."""
+    """Position of a text in a command. `backticks`: for each `…` around it, innermost first, whether that one is
+    in double quotes itself. `delimiter`: of the here-document, which no line of its body may equal."""
 
     quoting: Quoting
     backticks: tuple[bool, ...] = ()
@@ -66,13 +66,13 @@ class Spot(Struct, frozen=True):
                 # a shell evaluates text in arithmetic once more, whatever its quotes
                 if not _NUMBER.fullmatch(text):
                     raise UnclearQuoting(
-                        "stands in arithmetic or in the index of an array, and its value is no number"
+                        "is in arithmetic or in the index of an array, and its value is no number"
                     )
                 return text
 
 
 def find_quoting(line: str, positions: Mapping[int, int]) -> dict[int, Spot]:
-    """`positions`: where each text begins and ends; what stands there now is passed over."""
+    """`positions`: where each text begins and ends; the text there now is skipped."""
     if not _SPECIAL.search(_without(line, positions)):
         return dict.fromkeys(positions, Spot(Quoting.WORD))
     scanner = _Scanner(line, positions)
@@ -119,11 +119,11 @@ class _Scanner:
                 quoting = Quoting.ARITHMETIC if words.brackets else Quoting.WORD
                 at, words.word = self._note(at, quoting), None
             elif words.brackets and character in "\n;&|<>()#":
-                raise UnclearQuoting("stands in a command with a '[' that is not closed")
+                raise UnclearQuoting("is in a command with a '[' that is not closed")
             elif character == "\n":
                 words.end_command()
                 if self._outer_heredocs:
-                    raise UnclearQuoting("stands beside a here-document that begins inside parentheses")
+                    raise UnclearQuoting("is beside a here-document that begins inside parentheses")
                 at = self._heredocs(at + 1, waiting)
                 waiting.clear()
             elif character in " \t":
@@ -137,7 +137,7 @@ class _Scanner:
                 at += 1
             elif character == "#" and words.is_at_start:
                 if words.is_test:
-                    raise UnclearQuoting("stands in a command with a # inside [[ … ]] or a pattern")
+                    raise UnclearQuoting("is in a command with a # inside [[ … ]] or a pattern")
                 at = self._comment(at)
             elif character in "<>":
                 at = self._redirection(at, words, waiting)
@@ -150,9 +150,9 @@ class _Scanner:
                     at += 1
                     continue
                 if closing != ")":
-                    raise UnclearQuoting("stands in a command with a ')' too many")
+                    raise UnclearQuoting("is in a command with a ')' too many")
                 if words.cases:
-                    raise UnclearQuoting("stands in a command with a 'case' that has no 'esac'")
+                    raise UnclearQuoting("is in a command with a 'case' that has no 'esac'")
                 return self._closed(at + 1, waiting)
             elif self._text.startswith("\\\n", at):
                 at = self._continued(at)
@@ -162,12 +162,12 @@ class _Scanner:
                 words.add(character)
                 at += 1
         if closing:
-            raise UnclearQuoting("stands in a command with a '(' that is not closed")
+            raise UnclearQuoting("is in a command with a '(' that is not closed")
         return self._closed(at, waiting)
 
     def _closed(self, at: int, waiting: list[_Heredoc]) -> int:
         if waiting:
-            raise UnclearQuoting("stands beside a here-document that has no end")
+            raise UnclearQuoting("is beside a here-document that has no end")
         return at
 
     def _continued(self, at: int) -> int:
@@ -175,7 +175,7 @@ class _Scanner:
         before, after = self._text[at - 1 : at], self._text[at + 2 : at + 3]
         if before and (before not in " \t\n;&|" or (before in ";&|" and after in ("", *";&|<>"))):
             raise UnclearQuoting(
-                "stands in a command with a \\ at a line's end inside a word; put a space before"
+                "is in a command with a \\ at a line's end inside a word; put a space before"
             )
         return at + 2
 
@@ -186,10 +186,10 @@ class _Scanner:
             return end
         if self._text.startswith((">&", "<&"), at) and not _DESCRIPTOR.match(self._text, at + 2, self._end):
             # bash expands a file name there twice
-            raise UnclearQuoting("stands in a command with >& before a file; write >FILE 2>&1")
+            raise UnclearQuoting("is in a command with >& before a file; write >FILE 2>&1")
         is_heredoc = self._text.startswith("<<", at) and not self._text.startswith("<<<", at)
         if is_heredoc and (words.word is None or words.is_test):
-            raise UnclearQuoting("stands in a command with << inside a word; put a space before")
+            raise UnclearQuoting("is in a command with << inside a word; put a space before")
         is_command = words.is_command and words.is_at_start
         words.end_word()
         words.is_command = words.is_command and not is_command
@@ -207,7 +207,7 @@ class _Scanner:
         if is_double and (words.is_command or words.is_after_for):
             end = self._arithmetic(at + 2, is_command=True)
         elif is_double:
-            raise UnclearQuoting("stands beside '((' that may be two things; write '( (' for two shells")
+            raise UnclearQuoting("is beside '((' that may be two things; write '( (' for two shells")
         else:
             is_pattern = words.is_test or not words.is_at_start
             end = self._nested(at + 1, waiting, is_test=is_pattern)
@@ -269,7 +269,7 @@ class _Scanner:
                 return at + 1
             else:
                 at += 1
-        raise UnclearQuoting("stands in a command with a quote that is not closed")
+        raise UnclearQuoting("is in a command with a quote that is not closed")
 
     def _ansi(self, at: int) -> int:
         while at < self._end:
@@ -278,10 +278,10 @@ class _Scanner:
             elif self._text[at] == "'":
                 return at + 1
             elif self._text.startswith("\\'", at):
-                raise UnclearQuoting("stands in a command with \\' inside $'…'; write \\x27")
+                raise UnclearQuoting("is in a command with \\' inside $'…'; write \\x27")
             else:
                 at = self._escape(at) if self._text[at] == "\\" else at + 1
-        raise UnclearQuoting("stands in a command with a quote that is not closed")
+        raise UnclearQuoting("is in a command with a quote that is not closed")
 
     def _double(self, at: int) -> int:
         while at < self._end:
@@ -291,7 +291,7 @@ class _Scanner:
                 return at + 1
             else:
                 at = self._inside_double(at)
-        raise UnclearQuoting("stands in a command with a quote that is not closed")
+        raise UnclearQuoting("is in a command with a quote that is not closed")
 
     def _inside_double(self, at: int, *, is_quoted: bool = True) -> int:
         """One step in double quotes, or wherever else only \\, $ and ` mean something."""
@@ -316,7 +316,7 @@ class _Scanner:
         if self._text.startswith("${", at):
             return self._parameter(at + 2, is_quoted=is_quoted)
         if self._text.startswith("$[", at):
-            raise UnclearQuoting("stands in a command with $[…]; write $((…))")
+            raise UnclearQuoting("is in a command with $[…]; write $((…))")
         if self._text.startswith("$$", at):
             if self._text[at + 2 : at + 3] in (
                 "(",
@@ -326,33 +326,31 @@ class _Scanner:
                 '"',
                 "`",
             ):  # bash takes the second $ for its own
-                raise UnclearQuoting(
-                    "stands in a command with $$ before a quote or bracket; put a space between"
-                )
+                raise UnclearQuoting("is in a command with $$ before a quote or bracket; put a space between")
             return at + 2
         name = _NAME.match(self._text, at + 1, self._end)
         end = at + 1 if name is None else name.end()
         if self._text.startswith("\\\n", end):
-            raise UnclearQuoting("stands in a command with a \\ at a line's end behind a '$'")
+            raise UnclearQuoting("is in a command with a \\ at a line's end behind a '$'")
         if name is not None and end in self._positions:
             raise UnclearQuoting(f"would become part of the name ${name[0]}; write ${{{name[0]}}}")
         return end
 
     def _parameter(self, at: int, *, is_quoted: bool) -> int:
         if self._text[at : at + 1] in (" ", "\t", "\n", "|"):
-            raise UnclearQuoting("stands in a command with '${ …; }'; write $(…)")
+            raise UnclearQuoting("is in a command with '${ …; }'; write $(…)")
         while at < self._end:
             if at in self._positions:
-                raise UnclearQuoting("stands inside another ${…}; put it into a variable first")
+                raise UnclearQuoting("is inside another ${…}; put it into a variable first")
             if self._text[at] == "}":
                 return at + 1
             mark = self._text[at]
             if mark in "'`" or (mark == '"' and is_quoted) or self._text.startswith(("<(", ">("), at):
                 raise UnclearQuoting(
-                    f"stands in a command with a {mark} inside ${{…}}, which shells read differently"
+                    f"is in a command with a {mark} inside ${{…}}, which shells read differently"
                 )
             at = self._double(at + 1) if mark == '"' else self._inside_double(at, is_quoted=is_quoted)
-        raise UnclearQuoting("stands in a command with a '${' that is not closed")
+        raise UnclearQuoting("is in a command with a '${' that is not closed")
 
     def _arithmetic(self, at: int, *, is_command: bool = False) -> int:
         """`is_command`: ((…)), which is two subshells to a shell that has no such command."""
@@ -364,15 +362,15 @@ class _Scanner:
             if not depth and self._text.startswith("))", at):
                 return at + 2
             if self._text[at] in "'\"\\" or (is_command and self._text.startswith(("<<", "#"), at)):
-                raise UnclearQuoting(f"stands in a command with a {self._text[at]} in arithmetic")
+                raise UnclearQuoting(f"is in a command with a {self._text[at]} in arithmetic")
             depth += {"(": 1, ")": -1}.get(self._text[at], 0)
             if depth < 0:
-                raise UnclearQuoting("stands beside '((' that may be two things; write '( (' for two shells")
+                raise UnclearQuoting("is beside '((' that may be two things; write '( (' for two shells")
             at = self._inside_double(at)
-        raise UnclearQuoting("stands in a command with a '((' that is not closed")
+        raise UnclearQuoting("is in a command with a '((' that is not closed")
 
     def _backtick(self, at: int, *, is_in_double_quotes: bool) -> int:
-        """What is inside is read twice: backslashes first, then as commands."""
+        """The content is read twice: backslashes first, then as commands."""
         inner, where, passed = "", [], {}
         while at < self._end and self._text[at] != "`":
             if at in self._positions:
@@ -390,13 +388,13 @@ class _Scanner:
             where.append(at)
             at = stop
         if at >= self._end:
-            raise UnclearQuoting("stands in a command with a ` that is not closed")
+            raise UnclearQuoting("is in a command with a ` that is not closed")
         positions = {start: stop for start, (_, stop) in passed.items()}
         scanner = _Scanner(inner, positions, (*self._backticks, is_in_double_quotes))
         scanner.read_all()
         for start, spot in scanner.spots.items():
             if self._is_in_body:
-                raise UnclearQuoting("stands in backticks inside a here-document; write $(…)")
+                raise UnclearQuoting("is in backticks inside a here-document; write $(…)")
             self.spots[passed[start][0]] = spot
         return at + 1
 
@@ -419,7 +417,7 @@ class _Scanner:
             or found.end() in self._positions
         ):
             raise UnclearQuoting(
-                "stands beside a here-document with an unusual delimiter; write <<EOF or <<'EOF'"
+                "is beside a here-document with an unusual delimiter; write <<EOF or <<'EOF'"
             )
         waiting.append(_Heredoc(found[2], bool(found[1]), strips_tabs))
         return found.end()
@@ -432,7 +430,7 @@ class _Scanner:
         return at
 
     def _body(self, at: int, heredoc: _Heredoc) -> tuple[int, int]:
-        """Where the body ends, and where the text goes on after the delimiter."""
+        """Where the body ends, and where the text continues after the delimiter."""
         while at < self._end:
             newline = self._text.find("\n", at, self._end)
             end = self._end if newline < 0 else newline
@@ -440,14 +438,14 @@ class _Scanner:
             if (line.lstrip("\t") if heredoc.strips_tabs else line) == heredoc.delimiter:
                 return at, end
             if not heredoc.is_quoted and (len(line) - len(line.rstrip("\\"))) % 2:
-                raise UnclearQuoting("stands beside a here-document with a \\ at a line's end")
+                raise UnclearQuoting("is beside a here-document with a \\ at a line's end")
             at = end + 1
-        raise UnclearQuoting("stands beside a here-document that has no end")
+        raise UnclearQuoting("is beside a here-document that has no end")
 
     def _read_body(self, at: int, end: int, heredoc: _Heredoc) -> None:
         before, self._end, self._is_in_body = self._end, end, not heredoc.is_quoted
         if self._backticks and any(at <= start < end for start in self._positions):
-            raise UnclearQuoting("stands in a here-document inside backticks; write $(…)")
+            raise UnclearQuoting("is in a here-document inside backticks; write $(…)")
         while at < end:
             if at in self._positions:
                 quoting = Quoting.VERBATIM if heredoc.is_quoted else Quoting.HEREDOC

@@ -12,7 +12,7 @@ _RESERVED = frozenset(
 
 
 class UnclearQuoting(ValueError):
-    """The message says why the text cannot stand there, as the end of a sentence."""
+    """The message says why the text cannot be there, as the end of a sentence."""
 
 
 class _Case(enum.Enum):
@@ -57,10 +57,10 @@ class Words:
         if word == "":
             return
         if self.is_after_time and word in _RESERVED:
-            raise UnclearQuoting(f"stands in a command with '{word}' behind 'time'; shells differ in that")
+            raise UnclearQuoting(f"is in a command with '{word}' behind 'time'; shells differ in that")
         is_first, self.is_command = self.is_command, False
         if is_first and word == "function":
-            raise UnclearQuoting("stands in a command with 'function'; write NAME() { …; }")
+            raise UnclearQuoting("is in a command with 'function'; write NAME() { …; }")
         self.is_after_time = (is_first and word in _RESERVED_IN_BASH) or (
             self.is_after_time and word in ("-p", "--")
         )
@@ -83,7 +83,7 @@ class Words:
             self.cases[-1] = _Case.IN
         elif self.cases[-1] is _Case.IN:
             if word != "in":
-                raise UnclearQuoting("stands in a command with 'case' but without 'in'")
+                raise UnclearQuoting("is in a command with 'case' but without 'in'")
             self.cases[-1] = _Case.PATTERN
             self.is_command = True
         elif is_first and word == "esac":
