@@ -26,6 +26,7 @@ HEADINGS = {
     "stdio": "Keys of `execution_config` and `stdio`",
     "slurm_scheduler": "Keys of `slurm_schedulers` and `slurm_defaults`",
     "dynamic_jobs": "Keys of `dynamic_jobs`",
+    "container": "Keys of `container`",
 }
 
 

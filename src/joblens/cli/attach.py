@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command("attach")
 @click.argument("target", metavar="PID|CONTAINER|CGROUP")
 @click.option("--name", default="", metavar="TEXT", help="Name in tables. Default: what it is called itself.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag to find it by (again for more).")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag to find it by (repeatable).")
 @click.option("--interval", metavar="TIME", help="Between samples; at least 50ms. Default: 1s.")
 @click.option("--probes", metavar="LIST", help="What else to measure: all, none, names, +memory, -network.")
 @click.option("--timeout", metavar="TIME", help="Look no longer than this; it goes on.")

@@ -48,8 +48,8 @@ class BenchGroup(click.Group):
 def command() -> None:
     """Run commands against each other, or a tool's own benchmark, and compare what came of it.
 
-    joblens bench -- CMD measures a command again and again; with --baseline 'CMD' or --command 'CMD' (again
-    for more) others are run in turns with it. 'bench ab' is the long form."""
+    joblens bench -- CMD measures a command again and again; with --baseline 'CMD' or --command 'CMD'
+    (repeatable) others are run in turns with it. 'bench ab' is the long form."""
 
 
 _results_dir = click.option(
@@ -59,7 +59,7 @@ _results_dir = click.option(
 
 @command.command("ab", context_settings={"allow_interspersed_args": False})
 @click.option("-b", "--baseline", metavar="CMD", help="Command that the others are compared with.")
-@click.option("-c", "--command", "lines", multiple=True, metavar="CMD", help="A command (again for more).")
+@click.option("-c", "--command", "lines", multiple=True, metavar="CMD", help="A command (repeatable).")
 @click.option(
     "-N", "--name", "names", multiple=True, metavar="TEXT", help="Names, in the order of the commands."
 )
@@ -132,7 +132,7 @@ def _tell_failure(session: Session, document: dict[str, Any]) -> None:
 
 
 @command.command("run")
-@click.option("--tool", "tools", multiple=True, metavar="NAME", help="Tool to run (again for more).")
+@click.option("--tool", "tools", multiple=True, metavar="NAME", help="Tool to run (repeatable).")
 @click.option(
     "--device",
     type=click.Choice(("cpu", "gpu", "intel-gpu", "all")),
@@ -141,7 +141,7 @@ def _tell_failure(session: Session, document: dict[str, Any]) -> None:
 )
 @click.option("-n", "--runs", type=count_from(1), default=3, metavar="N", help="Default: 3.")
 @click.option("-w", "--warmup", type=count_from(0), default=1, metavar="N", help="Runs before. Default: 1.")
-@click.option("-p", "--param", "params", multiple=True, metavar="K=V", help="A parameter (again for more).")
+@click.option("-p", "--param", "params", multiple=True, metavar="K=V", help="A parameter (repeatable).")
 @click.option("--script", metavar="FILE", help="In place of the tool's own script for benchmarks.")
 @click.option("--container", metavar="IMAGE", help="Run it inside a container of this image.")
 @_results_dir

@@ -28,7 +28,7 @@ _PATIENCE_S = 60.0
 @shared_options
 def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...], no_wait: bool) -> None:
     """Ask jobs, or the jobs of runs and of workflows (wf-…), to end: TERM, then KILL after their grace time.
-    Nothing of them is left afterwards. A run that was ended starts nothing more; resume goes on with it.
+    Nothing of them is left afterwards. A run that was ended starts nothing more; resume continues it.
 
     A job of a run that waits for its turn, for other jobs or for its next attempt is not started any more."""
     found = _found(session, idents, names)

@@ -38,7 +38,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "list": _entry("list_", "Jobs that are queued or running now."),
         "top": _entry("top", "Live table of the running jobs."),
         "logs": _entry("logs", "What a job printed."),
-        "watch": _entry("watch", "A run while it goes on."),
+        "watch": _entry("watch", "Follow a run; recover it when it fails."),
         "wait": _entry("wait", "Wait for jobs or runs to end."),
         "cancel": _entry("cancel", "End a running job, or a run."),
         "user-data": _entry("user_data", "JSON that jobs of a workflow hand to each other."),

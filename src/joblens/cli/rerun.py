@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     help="These jobs, and everything that needs them: name, glob, label:…, regex:… (repeatable).",
 )
 @click.option(
-    "--env", multiple=True, metavar="K=V", help="JOB: variable for it, such as a secret (again for more)."
+    "--env", multiple=True, metavar="K=V", help="JOB: variable for it, such as a secret (repeatable)."
 )
 @click.option("--cwd", metavar="DIR", help="JOB: directory to run it in. Default: as then.")
 @offer_options

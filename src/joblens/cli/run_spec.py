@@ -215,7 +215,7 @@ def _say_detached(session: Session, run: "Run", warnings: tuple[str, ...], also:
         )
     elif session.is_terminal:
         label = run_label(run)
-        session.write(f"Run {label} goes on in the background: joblens watch {label}, joblens wait {label}\n")
+        session.write(f"Run {label} runs in the background: joblens watch {label}, joblens wait {label}\n")
     else:
         session.write(f"{run_label(run)}\n")
 

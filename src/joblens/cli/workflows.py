@@ -48,7 +48,7 @@ def list_(session: Session) -> None:
 
 @command.command("create-from-spec")
 @click.argument("path", metavar="FILE", type=click.Path())
-@click.option("-p", "--param", "params", multiple=True, metavar="K=V", help="Parameter (again for more).")
+@click.option("-p", "--param", "params", multiple=True, metavar="K=V", help="Parameter (repeatable).")
 @click.option("--no-resource-monitoring", "unmonitored", is_flag=True, help="Its jobs are not sampled.")
 @shared_options
 def create_from_spec(session: Session, path: str, params: tuple[str, ...], unmonitored: bool) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import Struct, json
 
 from joblens.model.errors import InputError
-from joblens.plan.shell_context import UnclearQuoting, find_quoting
+from joblens.plan.shell_context import find_quoting
+from joblens.plan.shell_words import UnclearQuoting
 
 KINDS = ("files", "user_data", "datasets")
 REFERENCE = re.compile(r"\$\{(files|user_data|datasets)\.(input|output)\.([^${}]+)\}")
@@ -56,8 +57,8 @@ def check_user_data(line: str) -> tuple[str, str] | None:
 
 def put_user_data(line: str, data: Mapping[str, Any]) -> str:
     """For the start of a job: `${user_data.input.N}` and `.output.N` in a shell's line become the JSON text
-    of the data, escaped for the quotes they stand in: the program gets exactly that text. Without data it is
-    null. InputError: the value cannot stand there."""
+    of the data, escaped for the quotes around them: the program gets exactly that text. Without data it is
+    null. InputError: the value cannot be there."""
     found = _user_data_in(line)
     if not found:
         return line
@@ -81,7 +82,7 @@ def put_user_data(line: str, data: Mapping[str, Any]) -> str:
     for at, delimiter, reference in bodies:
         start, stop = filled.rfind("\n", 0, at) + 1, filled.find("\n", at)
         if filled[start : stop if stop >= 0 else None].lstrip("\t") == delimiter:
-            raise InputError(f"{reference}: its value would end the here-document '{delimiter}' it stands in")
+            raise InputError(f"{reference}: its value would end the here-document '{delimiter}' it is in")
     return filled
 
 

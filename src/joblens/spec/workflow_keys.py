@@ -306,7 +306,7 @@ USER_DATA = section(
     key("data", Kind.JSON, "Its value at the start; nothing: a job makes it."),
     flag(
         "is_ephemeral",
-        "Made anew in every run.",
+        "Made again in every run.",
         no_effect=NoEffect(
             why="each run has its own values; a rerun keeps those of jobs that do not run again"
         ),

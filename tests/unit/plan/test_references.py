@@ -170,7 +170,9 @@ def test_text_around_it_stays(template: str, tmp_path: Path) -> None:
 def test_a_number_stands_in_arithmetic_and_nothing_else_does(tmp_path: Path) -> None:
     for template in ("printf %s $((@ + 1))", 'printf %s "$((1 + @))"', 'x=$((@+1)); printf %s "$x"'):
         assert arrived(template, 41, "/bin/sh", tmp_path) == "42"
-        with pytest.raises(InputError, match="stands in arithmetic, and its value is no number"):
+        with pytest.raises(
+            InputError, match="is in arithmetic or in the index of an array, and its value is no number"
+        ):
             arrived(template, "a[$(touch broken)]", "/bin/sh", tmp_path)
     with pytest.raises(InputError, match="no number"):
         arrived("((@))", "a[$(touch broken)]", "/bin/sh", tmp_path)
@@ -184,7 +186,7 @@ def test_a_number_before_a_redirection_is_no_descriptor(tmp_path: Path) -> None:
 def test_a_value_does_not_end_the_here_document_it_stands_in() -> None:
     for line in ("cat <<'7'\n@\n7", "cat <<-7\n\t@\n7"):
         assert put_user_data(line.replace("@", "${user_data.input.d}"), {"d": 8}).count("8") == 1
-        with pytest.raises(InputError, match="its value would end the here-document '7' it stands in"):
+        with pytest.raises(InputError, match="its value would end the here-document '7' it is in"):
             put_user_data(line.replace("@", "${user_data.input.d}"), {"d": 7})
 
 
@@ -197,17 +199,17 @@ def test_a_value_does_not_end_the_here_document_it_stands_in() -> None:
         ("cat <<E\n\\@\nE", "has a backslash before it; leave that out"),
         ("echo $@", "has a '$' before it; leave that out"),
         ('echo "$@"', "has a '$' before it; leave that out"),
-        ("echo '@", "stands in a command with a quote that is not closed"),
-        ('echo "@', "stands in a command with a quote that is not closed"),
-        ("echo $(echo @", "stands in a command with a '(' that is not closed"),
-        ("echo @)", "stands in a command with a ')' too many"),
-        ("echo `echo @", "stands in a command with a ` that is not closed"),
-        ("echo ${x:-@}", "stands inside another ${…}; put it into a variable first"),
-        ("cat <<E\n@\n", "stands beside a here-document that has no end"),
+        ("echo '@", "is in a command with a quote that is not closed"),
+        ('echo "@', "is in a command with a quote that is not closed"),
+        ("echo $(echo @", "is in a command with a '(' that is not closed"),
+        ("echo @)", "is in a command with a ')' too many"),
+        ("echo `echo @", "is in a command with a ` that is not closed"),
+        ("echo ${x:-@}", "is inside another ${…}; put it into a variable first"),
+        ("cat <<E\n@\n", "is beside a here-document that has no end"),
         ("cat <<@\nx\n", "is the delimiter of a here-document"),
-        ("cat <<E\n`echo @`\nE", "stands in backticks inside a here-document; write $(…)"),
-        ('echo "${x:-it\'s}" @', "stands in a command with a ' inside ${…}, which shells read differently"),
-        ("((echo @); echo)", "stands beside '((' that may be two things; write '( (' for two shells"),
+        ("cat <<E\n`echo @`\nE", "is in backticks inside a here-document; write $(…)"),
+        ('echo "${x:-it\'s}" @', "is in a command with a ' inside ${…}, which shells read differently"),
+        ("((echo @); echo)", "is beside '((' that may be two things; write '( (' for two shells"),
     ],
 )
 def test_places_whose_quotes_are_unclear_are_told(line: str, why: str) -> None:

@@ -15,7 +15,10 @@ FOR_READERS = {("workflow", "$schema"), ("inline_requirements", "name")}
 _AMOUNTS = dict.fromkeys(
     ("num_cpus", "memory", "num_gpus", "num_nodes", "runtime", "cpus", "gpus", "nodes"), "plan/expansion.py"
 )
-_SWEEP = dict.fromkeys(("parameters", "parameter_mode", "use_parameters"), "plan/sweeps.py")
+_SWEEP = dict.fromkeys(
+    ("parameters", "parameter_mode", "use_parameters", "parameters_file", "use_parameters_file"),
+    "plan/sweeps.py",
+)
 _LINKED = dict.fromkeys(
     (
         "depends_on",
@@ -62,6 +65,8 @@ USED: dict[str, dict[str, str]] = {
         "compute_node_expiration_buffer_seconds": "runners/slurm_placer.py",
         "jobs_sort_method": "engine/order.py",
         "enable_ro_crate": "app/after_run.py",
+        "container": "plan/expansion.py",
+        "dynamic_jobs": 'plan/spawning.py:"dynamic_jobs"',
     },
     "job": {
         "name": "agent/run_attempts.py",
@@ -75,14 +80,13 @@ USED: dict[str, dict[str, str]] = {
         "supports_termination": "agent/run_attempts.py",
         **_LINKED,
         **_SWEEP,
-        "parameters_file": "plan/sweeps.py",
-        "use_parameters_file": "plan/sweeps.py",
         "env": "agent/run_attempts.py",
         "priority": "engine/order.py",
         "stdio": "agent/run_attempts.py",
-        "label": "agent/run_attempts.py",
+        "label": "agent/run_tickets.py:planned.label",
         "queue": "app/run_engine.py",
         "retry_lost": "agent/run_tickets.py",
+        "container": "agent/claimed_jobs.py",
     },
     "file": {"name": "plan/expansion.py", "path": "plan/linking.py", "identifier": "app/crates.py", **_SWEEP},
     "user_data": {"name": "agent/run_facts.py", "data": "agent/run_facts.py", **_SWEEP},
@@ -96,20 +100,21 @@ USED: dict[str, dict[str, str]] = {
     "resource_requirements": {"name": "plan/expansion.py", **_AMOUNTS},
     "inline_requirements": _AMOUNTS,
     "failure_handler": {"name": "plan/expansion.py", "rules": "engine/retries.py"},
-    "rule": dict.fromkeys(
-        (
-            "exit_codes",
-            "match_all_exit_codes",
-            "recovery_script",
-            "max_retries",
-            "backoff",
-            "backoff_factor",
-            "max_backoff",
-            "memory_factor",
-            "runtime_factor",
+    "rule": {
+        **dict.fromkeys(("exit_codes", "match_all_exit_codes"), "model/workflow_spec.py:rule."),
+        **dict.fromkeys(
+            (
+                "recovery_script",
+                "max_retries",
+                "backoff",
+                "backoff_factor",
+                "max_backoff",
+                "memory_factor",
+                "runtime_factor",
+            ),
+            "engine/retries.py",
         ),
-        "engine/retries.py",
-    ),
+    },
     "action": {
         "trigger_type": "engine/triggers.py",
         "action_type": "engine/triggers.py",
@@ -166,16 +171,21 @@ USED: dict[str, dict[str, str]] = {
         ),
         "plan/slurm_terms.py",
     ),
-    "dynamic_jobs": {},
+    "dynamic_jobs": {"max_iterations": "plan/spawning.py"},
+    "container": {
+        **dict.fromkeys(("volumes", "devices"), "model/containers.py"),
+        **dict.fromkeys(
+            ("image", "entrypoint", "name", "engine", "socket", "pull"), "agent/container_making.py"
+        ),
+        **dict.fromkeys(("network", "user", "workdir"), "agent/container_order.py"),
+    },
 }
-# Implemented with dynamic jobs, which are a part of their own.
-ELSEWHERE = {("workflow", "dynamic_jobs"), ("dynamic_jobs", "max_iterations")}
 EVERY_KEY = [(section, key) for section in SECTIONS.values() for key in section.keys.values()]
 
 
 @pytest.mark.parametrize(("section", "key"), EVERY_KEY, ids=lambda one: one.name)
 def test_a_key_is_used_or_warned_of(section: Section, key: Key) -> None:
-    if (section.name, key.name) in FOR_READERS | ELSEWHERE:
+    if (section.name, key.name) in FOR_READERS:
         return
     used = USED[section.name].get(key.name)
     if used is None:
