@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 from joblens.agent.added_jobs import whole_batch
 from joblens.agent.run_driver import RunDriver
-from joblens.agent.run_facts import RunFacts
+from joblens.agent.run_facts import News, RunFacts
 from joblens.app.drivers import store_name
 from joblens.app.driving import drive
 from joblens.app.places import spool_dir
@@ -595,13 +595,18 @@ def test_the_last_answer_about_actions_of_workers_hides_no_added_jobs(one: Desk)
     facts = RunFacts(FakeKit(one.store), one.uuid, plan_of_run(one.run))  # type: ignore[arg-type]
     driver = RunDriver.__new__(RunDriver)
     driver._facts = facts
-    driver._take_facts = lambda news: None  # type: ignore[method-assign]
+    driver.inbox = IgnoringInbox()  # type: ignore[assignment]
     one.spawn(job("late"), job("later"))
     facts.fetch(driver._take_last_facts)
     assert driver._is_over
     assert facts.count_late_jobs() == 2
     one.spawn(job("last"), by="other")
     assert facts.count_late_jobs() == 3
+
+
+class IgnoringInbox:
+    def take(self, news: Iterable[News]) -> None:
+        pass
 
 
 class FakeKit:

@@ -18,6 +18,7 @@ from joblens.plan.spawning import PlanExtender
 from joblens.stores.private_files import read_own
 
 _ASK_AGAIN_S = 1.0
+_ASK_LONGEST_S = 60.0
 # A command without its secrets could do anything.
 _WITHOUT_SECRETS = "echo 'joblens: the private file with the secrets of this job is gone' >&2; exit 125"
 
@@ -88,20 +89,23 @@ class AddedJobs:
 
 
 class JobsQuestion:
-    """Nothing is left to do: before the run is over, jobs that others have added must be known. A store that
-    is away is asked again until it answers, unless the run is being stopped: whoever resumes it asks then."""
+    """Nothing is left to do: before the run is over, jobs that others have added must be known. Where jobs of
+    this run add jobs, a store that is away is asked again for a while, unless the run is being stopped;
+    `resume` runs jobs that were missed. Where none does, a store that is gone ends no run later."""
 
     def __init__(
         self,
         facts: RunFacts,
         take: Callable[[list[News]], None],
         answered: Callable[[], None],
-        is_stopping: Callable[[], bool],
+        may_wait: Callable[[], bool],
     ) -> None:
+        """`may_wait`: whether an answer is worth waiting for."""
         self._facts = facts
         self._take = take
         self._answered = answered
-        self._is_stopping = is_stopping
+        self._may_wait = may_wait
+        self._until_s: float | None = None  # asked again until then
         self.next_wake_s: float | None = None
 
     def ask(self) -> None:
@@ -113,11 +117,16 @@ class JobsQuestion:
             self.ask()
 
     def _then(self, news: list[News]) -> None:
+        self._until_s = None
         self._take(news)
         self._answered()
 
     def _otherwise(self) -> None:
-        if self._is_stopping():
-            self._answered()
+        now_s = time.monotonic()
+        if self._until_s is None:
+            self._until_s = now_s + _ASK_LONGEST_S
+        if self._may_wait() and now_s < self._until_s:
+            self.next_wake_s = now_s + _ASK_AGAIN_S
         else:
-            self.next_wake_s = time.monotonic() + _ASK_AGAIN_S
+            self._until_s = None
+            self._answered()

@@ -124,7 +124,10 @@ class RunDriver:
             driver=self,
         )
         self._question = JobsQuestion(
-            facts, self.inbox.take, lambda: self._post(JobsAsked()), lambda: schedule.stopping is not None
+            facts,
+            self.inbox.take,
+            lambda: self._post(JobsAsked()),
+            lambda: schedule.stopping is None and self.added_jobs.are_likely,
         )
         self.was_interrupted = False
         self.interrupted_by: int | None = None  # the first signal that asked for its end

@@ -1,7 +1,9 @@
-"""Before a run is over its driver asks for added jobs, until the store answers."""
+"""Before a run is over its driver asks for added jobs, for a while where the store is away."""
 
 from collections.abc import Callable
 from typing import Any, cast
+
+import pytest
 
 from joblens.agent.added_jobs import JobsQuestion
 from joblens.agent.run_facts import RunFacts
@@ -22,10 +24,10 @@ class Facts:
             then(["news"])
 
 
-def question(away: int, *, is_stopping: bool = False) -> tuple[JobsQuestion, Facts, list[Any]]:
+def question(away: int, *, may_wait: bool = True) -> tuple[JobsQuestion, Facts, list[Any]]:
     facts, told = Facts(away), list[Any]()
     asking = JobsQuestion(
-        cast(RunFacts, facts), told.extend, lambda: told.append("answered"), lambda: is_stopping
+        cast(RunFacts, facts), told.extend, lambda: told.append("answered"), lambda: may_wait
     )
     return asking, facts, told
 
@@ -50,7 +52,19 @@ def test_a_store_that_is_away_is_asked_until_it_answers() -> None:
     assert facts.asked == 3
 
 
-def test_a_run_that_is_stopped_does_not_wait_for_the_store() -> None:
-    asking, _, told = question(1, is_stopping=True)
+def test_a_run_to_which_no_job_adds_others_does_not_wait_for_the_store() -> None:
+    asking, _, told = question(1, may_wait=False)
     asking.ask()
     assert told == ["answered"]
+
+
+def test_a_store_that_stays_away_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr("joblens.agent.added_jobs.time.monotonic", lambda: now_s[0])
+    asking, facts, told = question(10_000)
+    asking.ask()
+    while asking.next_wake_s is not None:
+        now_s[0] = asking.next_wake_s
+        asking.wake(now_s[0])
+    assert told == ["answered"]
+    assert 50 <= facts.asked <= 70
