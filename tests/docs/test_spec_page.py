@@ -28,7 +28,7 @@ WORDS = {
     Kind.EXIT_CODES: "list of int",
     Kind.ENV: "names with text",
     Kind.VARIABLES: "names with text",
-    Kind.METADATA: "any",
+    Kind.METADATA: "mapping",
     Kind.REQUIREMENTS: "name or mapping",
     Kind.SIGNAL: "text",
     Kind.OPTION_WORD: "text",

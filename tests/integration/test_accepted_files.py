@@ -69,10 +69,27 @@ ACCEPTED = {
     "user data without a name": f"user_data: [{{data: 1}}, {{data: 2}}]\n{JOB}",
     "nested values in a table": "jobs: [{name: 'a_{i}', command: x, parameters_file: rows.csv}]",
     "a label": "jobs: [{name: a, command: x, label: windows}]",
+    "no label": "jobs: [{name: a, command: x, label: null}]",
+    "a variable with the shell's own": "variables: {h: '${HOME}/x'}\njobs: [{name: a, command: 'x {h}'}]",
+    "a variable in a range": "variables: {top: '3'}\njobs: [{name: 'a_{i}', command: x, parameters: {i: '1:{top}'}}]",
+    "braces of others beside variables": "variables: {v: y}\n"
+    "jobs: [{name: a, command: 'find {v} -exec ls {} ;', env: {D: '{\"x\": 1}'}}]",
+    "a variable beside columns of a table": "variables: {v: y}\n"
+    "jobs: [{name: 'a_{i}', command: 'x {v} {i}', parameters_file: rows.csv}]",
+    "a shared parameter in the environment": "parameters: {i: '1:2', one: '[7]'}\nenv: {N: '{one}'}\n"
+    "jobs: [{name: 'a_{i}', command: x, use_parameters: [i]}]",
+    "no table of the workflow wanted": "jobs: [{name: 'a_{i}', command: x, use_parameters_file: false, parameters: {i: '1:2'}}]",
+    "a number for a parameter": "jobs: [{name: 'a_{i}', command: x, parameters: {i: 5}}]",
+    "dynamic jobs without a limit": f"dynamic_jobs: {{}}\n{JOB}",
+    "null for every list": f"files: null\nuser_data: null\nactions: null\n{JOB}",
+    "a path of a dataset in a command": "datasets: [{name: d, path: out/}]\n"
+    "jobs: [{name: a, command: 'x ${datasets.output.d}'}, {name: b, command: 'y ${datasets.input.d}'}]",
     "a label with parameters": "jobs: [{name: 'a_{i}', command: x, label: 'l{i}', parameters: {i: '1:2'}}]",
 }
 
 WARNED = {
+    "true limits with srun": "flow.yaml:2:20: mode in execution_config: 'slurm' has no effect",
+    "an identifier of a file that was there": "flow.yaml:3:54: st_mtime in file 'f' has no effect",
     "nodes asked for by workers": "flow.yaml:3:12: schedule_nodes has no effect with trigger_type on_worker_start",
     "nodes asked for at the end": "flow.yaml:3:12: schedule_nodes has no effect with trigger_type on_workflow_complete",
     "more time than its scheduler has": "job 'a' may take 2h00m00s, but allocations of scheduler 's' last 1h00m00s",
@@ -198,6 +215,50 @@ REFUSED = {
         "variables: {i: y}\njobs: [{name: 'a_{i}', command: x, parameters: {i: '1:2'}}]",
         "'i' is a variable and a parameter of an entry in jobs",
     ),
+    "a variable's name": (f"variables: {{a b: y}}\n{JOB}", "variables.a b is no name for {…}"),
+    "a variable's name that begins with a digit": (
+        f"variables: {{1a: y}}\n{JOB}",
+        "variables.1a is no name for {…}; it takes letters, digits, _ and -, a letter or _ first",
+    ),
+    "variables that are a list": (f"variables: [a]\n{JOB}", "variables must be a mapping"),
+    "metadata that is a list": (f"metadata: [1]\n{JOB}", "metadata must be"),
+    "a regex that matches its own job": (
+        "jobs: [{name: a_1, command: x}, {name: a_2, command: x, depends_on_regexes: ['a_.*']}]",
+        "regex 'a_.*' finds the job 'a_2' itself",
+    ),
+    "a regex of outputs that matches nothing": (
+        "files: [{name: f, path: p}]\njobs: [{name: a, command: x, output_file_regexes: [z]}]",
+        "regex 'z' finds no file",
+    ),
+    "a regex of user data that matches nothing": (
+        "user_data: [{name: d, data: 1}]\njobs: [{name: a, command: x, input_user_data_regexes: [z]}]",
+        "regex 'z' finds no user data",
+    ),
+    "a reference to an unknown file": (
+        "jobs: [{name: a, command: 'x ${files.input.z}'}]",
+        "there is no file 'z'",
+    ),
+    "a reference to an unknown dataset": (
+        "jobs: [{name: a, command: 'x ${datasets.input.z}'}]",
+        "there is no dataset 'z'",
+    ),
+    "one worker for each node where the engine decides": (
+        f"execution_config: {{mode: auto}}\n{SCHEDULERS}\n"
+        f"actions: [{ASK % ', start_one_worker_per_node: true'}]\n{JOB}",
+        "start_one_worker_per_node needs mode direct in execution_config, not auto",
+    ),
+    "an empty list of jobs of an action": (
+        f"actions: [{{trigger_type: on_jobs_ready, action_type: run_commands, commands: [ls], jobs: []}}]\n{JOB}",
+        "trigger_type on_jobs_ready in an action needs 'jobs' or 'job_name_regexes'",
+    ),
+    "a regex of an action that is none": (
+        f"actions: [{{trigger_type: on_jobs_ready, action_type: run_commands, commands: [ls], job_name_regexes: ['(']}}]\n{JOB}",
+        "job_name_regexes in an action must be a regular expression",
+    ),
+    "a label that is blank for one row": (
+        "jobs: [{name: 'a_{i}', command: x, label: '{i}', parameters: {i: [x, '']}}]",
+        "label '' is empty",
+    ),
     "a variable in a variable": (f"variables: {{i: y, k: '{{i}}'}}\n{JOB}", "variable 'k' contains '{i}'"),
     "a name that is no variable": (
         "variables: {i: y}\njobs: [{name: a, command: 'x {k}'}]",
@@ -319,7 +380,7 @@ REFUSED = {
 def test_a_file_is_accepted(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     loaded = load(tmp_path, ACCEPTED[rule])
-    warnings = [text for text in loaded.warnings_for() if "no resource_requirements" not in text]
+    warnings = [text for text in loaded.warnings_for("slurm") if "no resource_requirements" not in text]
     expected = WARNED.get(rule)
     assert len(warnings) == (expected is not None), warnings
     assert expected is None or expected in warnings[0]

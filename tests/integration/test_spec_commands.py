@@ -55,6 +55,25 @@ def test_what_is_expanded_and_read_again_is_the_same_plan(tmp_path: Path) -> Non
         assert without_origin(load_spec(str(again)).plan) == without_origin(loaded.plan)
 
 
+def test_expand_puts_shared_parameters_into_the_environment(tmp_path: Path) -> None:
+    text = (
+        "name: w\nparameters: {lr: '[0.1, 0.2]', one: '[7]'}\nvariables: {v: y}\n"
+        "env: {ALL: '{lr}', ONE: '{one:03d}', V: '{v}'}\njobs:\n"
+        "  - {name: 'a_{lr}', command: x, use_parameters: [lr]}\n"
+        "  - {name: b, command: x, env: {ONE: '{v}', V: y, OWN: z}}\n"
+    )
+    (tmp_path / "flow.yaml").write_text(text)
+    loaded = load_spec(str(tmp_path / "flow.yaml"))
+    form = expanded_workflow(loaded, {})
+    assert form["env"] == {"ALL": "[0.1, 0.2]", "ONE": "007", "V": "y"}
+    assert [job.get("env") for job in form["jobs"]] == [None, None, {"ONE": "y", "OWN": "z"}]
+    (tmp_path / "again.yaml").write_text("\n".join(yaml_lines(form)))
+    again = load_spec(str(tmp_path / "again.yaml")).plan
+    assert [job.env for job in again.jobs] == [job.env for job in loaded.plan.jobs]
+    form = expanded_workflow(load_spec(str(tmp_path / "flow.yaml"), {"one": "8"}), {"one": "8"})
+    assert form["env"]["ONE"] == "008"
+
+
 @pytest.mark.parametrize("form", ["json", "json5", "kdl", "toml"])
 @pytest.mark.parametrize("name", ["cluster", "rich"])
 def test_every_format_gives_the_same_plan(name: str, form: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from joblens.app.specs import LoadedSpec
 from joblens.plan.expanded_form import expanded_form
-from joblens.plan.expansion import expand_files
+from joblens.plan.expansion import expand_env, expand_files
 from joblens.plan.problems import Problems
 from joblens.plan.sweeps import variables_of
 
@@ -13,5 +13,6 @@ from joblens.plan.sweeps import variables_of
 def expanded_workflow(loaded: LoadedSpec, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The same keys as in the file; reading it again gives the same jobs."""
     files = expand_files(loaded.spec, tables=loaded.tables, parameters=parameters)
+    env = expand_env(loaded.spec, tables=loaded.tables, parameters=parameters)
     variables = variables_of(loaded.spec, parameters, Problems())
-    return expanded_form(loaded.document.value, loaded.plan, files, variables)
+    return expanded_form(loaded.document.value, loaded.plan, files, env, variables)

@@ -24,9 +24,14 @@ _JOB_CONSUMED = _CONSUMED | {
 
 
 def expanded_form(
-    written: Mapping[str, Any], plan: Plan, files: Sequence[FileSpec], variables: Mapping[str, str]
+    written: Mapping[str, Any],
+    plan: Plan,
+    files: Sequence[FileSpec],
+    env: Mapping[str, str],
+    variables: Mapping[str, str],
 ) -> dict[str, Any]:
-    """`written`: the file's own content; `files`: its file entries after expansion."""
+    """`written`: the file's own content; `files` and `env`: its file entries and its shared environment
+    after expansion."""
     known = Variables(variables)
     form: dict[str, Any] = {}
     for key, value in written.items():
@@ -34,7 +39,9 @@ def expanded_form(
             continue
         match key:
             case "jobs":
-                form[key] = [_job(value[job.spec_job], job, plan, written, known) for job in plan.jobs]
+                form[key] = [_job(value[job.spec_job], job, plan, env) for job in plan.jobs]
+            case "env" if env:
+                form[key] = dict(env)
             case "files":
                 form[key] = [_file(file) for file in files]
             case "user_data":
@@ -68,7 +75,7 @@ def _dataset(dataset: PlannedDataset) -> dict[str, Any]:
 
 
 def _job(
-    written: Mapping[str, Any], job: PlannedJob, plan: Plan, workflow: Mapping[str, Any], known: Variables
+    written: Mapping[str, Any], job: PlannedJob, plan: Plan, shared_env: Mapping[str, str]
 ) -> dict[str, Any]:
     form: dict[str, Any] = {"name": job.name, "command": job.command}
     expanded = {
@@ -80,7 +87,7 @@ def _job(
         "output_user_data": [plan.user_data[place].name for place in job.output_user_data],
         "input_datasets": [plan.datasets[place].name for place in job.input_datasets],
         "output_datasets": [plan.datasets[place].name for place in job.output_datasets],
-        "env": _own_env(job, written, workflow, known),
+        "env": _own_env(job, written, shared_env),
         "label": job.label,
         "scheduler": job.scheduler,
         "queue": job.queue,
@@ -108,10 +115,7 @@ def _named_first(job: PlannedJob, plan: Plan) -> list[str]:
     return [plan.jobs[place].name for place in job.depends_on if place not in makers]
 
 
-def _own_env(
-    job: PlannedJob, written: Mapping[str, Any], workflow: Mapping[str, Any], known: Variables
-) -> dict[str, str]:
+def _own_env(job: PlannedJob, written: Mapping[str, Any], shared: Mapping[str, str]) -> dict[str, str]:
     if not written.get("env"):
         return {}
-    shared = _filled(workflow.get("env") or {}, known)
     return {name: text for name, text in job.env.items() if shared.get(name) != text}

@@ -75,11 +75,24 @@ def expand_files(
     spec: WorkflowSpec, *, tables: Mapping[str, Any] = _NONE, parameters: Mapping[str, Any] = _NONE
 ) -> list[FileSpec]:
     """Only the files, with everything that was written about them."""
+    entries = _entries_of_valid(spec, tables, parameters)
+    return [each.value for each in entries.expand("files", spec.files)]
+
+
+def expand_env(
+    spec: WorkflowSpec, *, tables: Mapping[str, Any] = _NONE, parameters: Mapping[str, Any] = _NONE
+) -> dict[str, str]:
+    """Only the environment of the workflow, with variables and shared parameters put in."""
+    return _entries_of_valid(spec, tables, parameters).shared_env(spec)
+
+
+def _entries_of_valid(
+    spec: WorkflowSpec, tables: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> Entries:
+    """Of a spec that has a plan, so that no problem can come up."""
     problems = Problems()
     variables = variables_of(spec, parameters, problems)
-    sweeps = Sweeps(spec, tables, parameters, variables, problems)
-    entries = Entries(sweeps, variables, problems)
-    return [each.value for each in entries.expand("files", spec.files)]
+    return Entries(Sweeps(spec, tables, parameters, variables, problems), variables, problems)
 
 
 class _Planning:

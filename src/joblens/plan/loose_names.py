@@ -23,7 +23,7 @@ def loose_names(spec: WorkflowSpec, plan: Plan) -> list[str]:
     """One sentence for each. `plan`: of `spec`; it knows the columns of tables."""
     columns = _columns(plan)
     warnings: list[str] = []
-    used: set[str] = set()
+    used = {name for text in spec.env.values() for name in names_within(text)}
     for kind, section in _KINDS:
         entries: Sequence[Entry] = getattr(spec, section)
         for place, entry in enumerate(entries):

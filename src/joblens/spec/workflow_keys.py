@@ -88,7 +88,7 @@ WORKFLOW = section(
     key("user", Kind.TEXT, "Who it belongs to."),
     key("description", Kind.TEXT, "What it is for."),
     key("project", Kind.TEXT, "The project it belongs to; goes into the RO-Crate of a run."),
-    key("metadata", Kind.METADATA, "Values, or JSON text; go into the RO-Crate of a run."),
+    key("metadata", Kind.METADATA, "A mapping, or JSON text of one; goes into the RO-Crate of a run."),
     key(
         "parameters",
         Kind.PARAMETERS,

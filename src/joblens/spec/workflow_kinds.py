@@ -89,7 +89,7 @@ EXPECTED: dict[Kind, str] = {
     Kind.ENV: "a mapping of names to texts",
     Kind.VARIABLES: "a mapping of names to texts",
     Kind.PARAMETERS: "a mapping of names to values",
-    Kind.METADATA: "JSON text or values",
+    Kind.METADATA: "a mapping or JSON text of one",
     Kind.SECTION: "a mapping",
     Kind.SECTIONS: "a list of mappings",
     Kind.REQUIREMENTS: "the name of requirements, or a mapping of amounts",
@@ -327,15 +327,18 @@ def read_exit_code(raw: Any) -> int:
     return code
 
 
-def read_metadata(raw: Any) -> Any:
-    if type(raw) is not str:
-        return raw
-    try:
-        return json.loads(raw)
-    except RecursionError:
-        fail("must be JSON text or values; this is too deep")
-    except ValueError as error:
-        fail(f"must be JSON text or values, not {shown(raw)}: {error}")
+def read_metadata(raw: Any) -> dict[str, Any]:
+    value = raw
+    if type(raw) is str:
+        try:
+            value = json.loads(raw)
+        except RecursionError:
+            fail("must be a mapping or JSON text of one; this is too deep")
+        except ValueError as error:
+            fail(f"must be a mapping or JSON text of one, not {shown(raw)}: {error}")
+    if not isinstance(value, dict):
+        fail(f"must be a mapping or JSON text of one, not {shown(raw)}")
+    return value
 
 
 def read_signal(raw: Any) -> str:

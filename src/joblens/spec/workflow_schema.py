@@ -77,7 +77,7 @@ _KIND_SCHEMAS: dict[Kind, Schema] = {
     },
     Kind.WORDS: {"anyOf": [_LINE, {"type": "array", "items": _LINE}]},
     Kind.JSON: {},
-    Kind.METADATA: {},
+    Kind.METADATA: {"type": ["object", "string"]},
     Kind.OPTION_WORD: {"type": _SCALAR, "pattern": OPTION_WORD_PATTERN},
     Kind.LABEL: {"type": _SCALAR, "pattern": LABEL_PATTERN},
     Kind.SIGNAL: {"type": "string", "pattern": SIGNAL_PATTERN},

@@ -64,6 +64,15 @@ def test_a_shared_parameter_that_no_entry_uses_is_told() -> None:
     assert loose_names(spec, plan) == ["parameter 'm' is used nowhere"]
 
 
+def test_a_shared_parameter_in_the_environment_of_the_workflow_is_used() -> None:
+    job = JobSpec(name="a_{n}", command="x", use_parameters=("n",))
+    env = {"SCALE": "{m}", "PLAIN": "m"}
+    spec = WorkflowSpec(name="w", jobs=(job,), parameters={"n": "1:2", "m": [1], "k": [2]}, env=env)
+    plan = make_plan(spec).plan
+    assert plan is not None
+    assert loose_names(spec, plan) == ["parameter 'k' is used nowhere"]
+
+
 def test_a_shared_parameter_must_be_named_in_use_parameters() -> None:
     job = JobSpec(name="a", command="x {n}")
     spec = WorkflowSpec(name="w", jobs=(job,), parameters={"n": "1:2"})

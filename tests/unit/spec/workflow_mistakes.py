@@ -162,7 +162,7 @@ SECTION_MISTAKES = [
     (
         "metadata: '{'",
         (
-            "metadata must be JSON text or values, not '{': Expecting property name enclosed in "
+            "metadata must be a mapping or JSON text of one, not '{': Expecting property name enclosed in "
             "double quotes: line 1 column 2 (char 1)"
         ),
     ),
