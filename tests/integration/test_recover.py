@@ -307,7 +307,8 @@ def test_watch_recovers_a_run_that_another_process_drives(desk: WorkflowDesk) ->
 def test_watch_gives_up_after_so_many_recoveries(desk: WorkflowDesk) -> None:
     desk.run(FLOW.replace("80 << 20", "900 << 20"), code=1)
     finished = desk.call("watch", "1", "-r", "--max-retries", "1", code=1)
-    assert "--max-retries" in finished.stderr
+    assert "recovered 1 time, the limit of --max-retries" in finished.stderr
+    assert finished.stdout.count(": run failed\n") == 2, "once watched, once driven"
     assert [one.job.requirements.memory_bytes for one in attempts(desk)["big"]] == [70 * MIB, 105 * MIB]
 
 

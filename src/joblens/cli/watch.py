@@ -173,10 +173,12 @@ def _watch_and_recover(
     from joblens.app.run_control import wait_until_let_go
     from joblens.cli.run_spec import exit_code_of
     from joblens.model.errors import RunIsDriven
+    from joblens.views.numbers import counted
 
     recoveries, was_raised = 0, False
+    driven: Driven | None = None  # by this process: its end was shown already
     while True:
-        status = watch.until_end(session.store.find_run(run.uuid))
+        status = driven.status if driven is not None else watch.until_end(session.store.find_run(run.uuid))
         if status is RunStatus.COMPLETED or watch.was_left:
             return 0
         wait_until_let_go(run, session.settings, _LET_GO_S)
@@ -188,17 +190,19 @@ def _watch_and_recover(
             return 1
         is_deserted = now.status is not RunStatus.FAILED
         if not is_deserted and most is not None and recoveries >= most:
-            session.note(f"joblens: recovered {recoveries} times, which is --max-retries; the run failed")
+            times = counted(recoveries, "time")
+            session.note(f"joblens: recovered {times}, the limit of --max-retries; the run failed")
             return 1
         if recoveries and not was_raised:
             time.sleep(2.0 ** min(recoveries, _LONGEST_PAUSE_POWER))
         try:
             if is_deserted:
-                driven: Driven | None = _resume(session, now)
+                driven = _resume(session, now)
             else:
                 driven, was_raised = _recover(session, now, request, recoveries + 1)
         except RunIsDriven as error:
             session.note(f"joblens: {error}; watching it")
+            driven = None
             continue
         if driven is None:
             return 1
