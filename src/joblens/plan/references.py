@@ -11,6 +11,7 @@ from joblens.model.errors import InputError
 from joblens.plan.shell_context import find_quoting
 from joblens.plan.shell_words import UnclearQuoting
 
+_LONGEST_LINE = 131_071  # bytes of one argument on Linux
 KINDS = ("files", "user_data", "datasets")
 REFERENCE = re.compile(r"\$\{(files|user_data|datasets)\.(input|output)\.([^${}]+)\}")
 # Looks like one of ours and is none: told, because a shell would silently make nothing of it.
@@ -79,6 +80,11 @@ def put_user_data(line: str, data: Mapping[str, Any]) -> str:
     except UnclearQuoting as error:
         raise InputError(f"{match[0]} {error}") from None
     filled = "".join([*pieces, line[end:]])
+    if len(filled.encode()) > _LONGEST_LINE:
+        raise InputError(
+            f"{match[0]}: with its value the command is longer than {_LONGEST_LINE:,} bytes",
+            hint=f"let the job read it: joblens user-data get '{match[3]}'",
+        )
     for at, delimiter, reference in bodies:
         start, stop = filled.rfind("\n", 0, at) + 1, filled.find("\n", at)
         if filled[start : stop if stop >= 0 else None].lstrip("\t") == delimiter:

@@ -217,3 +217,8 @@ def test_places_whose_quotes_are_unclear_are_told(line: str, why: str) -> None:
     assert check_user_data(line) == ("${user_data.input.d}", why)
     with pytest.raises(InputError):
         put_user_data(line, {"d": "x"})
+
+
+def test_a_value_too_long_for_a_command_is_an_error_that_names_it() -> None:
+    with pytest.raises(InputError, match=r"user_data.input.d.*longer than 131,071 bytes"):
+        put_user_data("echo ${user_data.input.d}", {"d": "x" * 140_000})
