@@ -32,8 +32,8 @@ class Quoting(enum.Enum):
 
 
 class Spot(Struct, frozen=True):
-    """Position of a text in a command. `backticks`: for each `…` around it, innermost first, whether that one is
-    in double quotes itself. `delimiter`: of the here-document, which no line of its body may equal."""
+    """Position of a text in a command. `backticks`: for each `…` around it, innermost first, whether that one
+    is in double quotes itself. `delimiter`: of the here-document, which no line of its body may equal."""
 
     quoting: Quoting
     backticks: tuple[bool, ...] = ()
