@@ -217,6 +217,7 @@ def test_raised_requests_outlive_a_kill_and_are_those_of_a_rerun(desk: WorkflowD
     desk.call("rerun", "1.1", "--all", code=0)
     assert desk.newest_run().number == 2
     assert [one.job.requirements.memory_bytes for one in attempts(desk)["big"]] == [grown]
+    (desk.folder / "tries").write_text("")
     desk.call("run", desk.folder / "flow.yaml", code=1)
     assert [one.job.requirements.memory_bytes for one in attempts(desk)["big"]] == [70 * MIB], "a new run"
 
