@@ -112,12 +112,16 @@ def test_one_of_them_can_run_again(desk: WorkflowDesk, docker: Engine) -> None:
     assert (desk.folder / "data" / "said_1").read_text().startswith("hello 1")
 
 
+def without_comments(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
 def test_the_expanded_file_says_the_same(desk: WorkflowDesk, docker: Engine) -> None:
     path = write(desk, FLOW, docker)
     text = desk.call("expand", path, code=0).stdout
     (desk.folder / "expanded.yaml").write_text(text)
     again = desk.call("expand", "expanded.yaml", code=0).stdout
-    assert again == text
+    assert without_comments(again) == without_comments(text)  # these name the sweeps of the file
     assert f"image: {IMAGE}" in text.replace('"', "").replace("'", "")
     assert "container: false" in text
 
