@@ -41,7 +41,7 @@ ACTION = ActionSpec(
                 user_data=(UserDataSpec(name="d", data=1),),
             ),
             ("jobs", 0, "command"),
-            "${user_data.input.d} stands in backticks inside a here-document; write $(…)",
+            "${user_data.input.d} is in backticks inside a here-document; write $(…)",
         ),
         (
             workflow(job("a", "x ${files.input.rw}"), files=FILES),
