@@ -112,9 +112,10 @@ def test_its_run_is_neither_resumed_nor_repeated_as_a_workflow(desk: WorkflowDes
     )
 
 
-def test_an_interrupt_withdraws_a_command_that_waits(
+def _waiting_command(
     desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> tuple[subprocess.Popen[str], Path]:
+    """A command whose job waits in the cluster until the file is gone."""
     away = desk.folder / "away"
     monkeypatch.setenv("JOBLENS_TEST_AWAY", str(away))
     away.touch()
@@ -130,6 +131,13 @@ def test_an_interrupt_withdraws_a_command_that_waits(
     )
     assert driver.stderr is not None
     assert "jobs wait" in driver.stderr.readline()
+    return driver, away
+
+
+def test_an_interrupt_withdraws_a_command_that_waits(
+    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, _ = _waiting_command(desk, monkeypatch)
     driver.send_signal(signal.SIGINT)
     driver.communicate(timeout=60)
     assert driver.returncode == -signal.SIGINT
@@ -138,21 +146,7 @@ def test_an_interrupt_withdraws_a_command_that_waits(
 
 
 def test_cancel_ends_a_command_that_waits(desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    away = desk.folder / "away"
-    monkeypatch.setenv("JOBLENS_TEST_AWAY", str(away))
-    away.touch()
-    driver = desk.adopt(
-        subprocess.Popen(
-            argv("run", *ON_SLURM, "--", "sh", "-c", "echo ran > ran"),
-            cwd=desk.folder,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-    )
-    assert driver.stderr is not None
-    assert "jobs wait" in driver.stderr.readline()
+    driver, away = _waiting_command(desk, monkeypatch)
     desk.call("cancel", "1", code=0)
     away.unlink()
     driver.communicate(timeout=60)

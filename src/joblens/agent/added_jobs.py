@@ -51,7 +51,7 @@ def secrets_of_batch(batch: JobsSpawned) -> SecretValues:
 
 
 class AddedJobs:
-    """`are_likely`: the file says so, or it has happened; whoever drives the run then asks at every end."""
+    """`are_likely`: the file says so, or it has happened; the driver then asks at the end of every job."""
 
     def __init__(
         self, plan: Plan, kit: Kit, add_secrets: Callable[[SecretValues], None], note: Callable[[str], None]

@@ -33,7 +33,7 @@ def _take(path: str, owner: str, *, is_known: bool) -> bool:
     if mark is not None:
         return mark == owner
     if not is_known and os.listdir(path):
-        return _mark_of(path) == owner  # somebody's output; or the mark of one that was faster
+        return _mark_of(path) == owner  # output of another run; or the mark of a process that was faster
     try:
         os.close(create_with(os.path.join(path, MARK), owner.encode("utf-8", "surrogateescape")))
     except FileExistsError:

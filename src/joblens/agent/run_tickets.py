@@ -301,7 +301,7 @@ class RunTickets:
             if attempt is not None and not began_before:
                 self._began(record, attempt)
             if attempt is None and record.status is Status.CANCELLED:
-                # Somebody took the job out of the queue without asking the run. Resume leaves it alone, too.
+                # The job was taken out of the queue without asking the run. Resume leaves it alone, too.
                 self._note_fact(JobCancelled(_place(record.job), self._user))
                 outcome = replace(outcome, reason=_CANCELLED)
             self._reports.ended(uuid, outcome)

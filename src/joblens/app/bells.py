@@ -154,7 +154,7 @@ def plain_bell(
 
 
 def _own_by_hand(settings: Settings, deliveries: Deliveries) -> list[WorkerInfo]:
-    """Workers that somebody started and that take jobs of this user."""
+    """Workers that were started by hand and take jobs of this user."""
     by_hand = [worker for worker in living_workers(settings, deliveries) if worker.broker]
     return [worker for worker in by_hand if worker.any_user or worker.user == current_user()]
 

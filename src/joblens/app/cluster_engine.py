@@ -201,7 +201,7 @@ class ClusterEngine:
         return self._queue_of()(planned)
 
     def _queue_of(self) -> Callable[[PlannedJob], str]:
-        """Jobs with a label are for workers that somebody starts, on the queue that these serve."""
+        """Jobs with a label are for workers that people start, on the queue that these serve."""
         run, placer, usual = self._run, self._placer, self._settings.queue.name
         served = frozenset(run.options.labels)
 

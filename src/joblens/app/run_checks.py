@@ -32,7 +32,7 @@ _SHOWN = 20
 
 class RunRequest(Struct, frozen=True, kw_only=True):
     """A run that is asked for. `again`: it repeats these jobs of an earlier run, which keeps its outcomes.
-    `resumed`: it goes on with this run, and `left` are the jobs that have not ended."""
+    `resumed`: the run that is resumed; `left`: its jobs that have not ended."""
 
     loaded: LoadedSpec
     options: RunOptions

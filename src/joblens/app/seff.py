@@ -105,7 +105,7 @@ class Seff:
         elif row.started_at_us is not None:
             until = None if row.ended_at_us is None else row.ended_at_us + _SLACK_US
             since = row.started_at_us - _SLACK_US
-            # Ids begin anew when a cluster's counter does.
+            # Ids repeat when the counter of a cluster is reset.
             queries = [HistoryQuery(since_us=since, until_us=until, cluster_job=name) for name in names]
         else:
             return []

@@ -163,9 +163,9 @@ WORKFLOW = section(
     key(
         "compute_node_wait_for_healthy_database_minutes",
         Kind.NUMBER,
-        "Minutes a node goes on without the store.",
+        "Minutes a node continues without the store.",
         least=0,
-        no_effect=NoEffect(why="workers go on without the store as long as their allocation lasts"),
+        no_effect=NoEffect(why="workers continue without the store as long as their allocation lasts"),
     ),
     key(
         "compute_node_expiration_buffer_seconds",
