@@ -1,8 +1,8 @@
 """Runs that a worker serves: the commands of their `on_worker_start` and `on_worker_complete` actions.
 
 A worker begins to serve a run with its first job of it, which waits for the commands. It stops when the run
-is over, and when the worker itself leaves; a later job runs the start commands again. Commands are recorded and
-measured as those of other actions are. One that fails ends its action; jobs run all the same."""
+is over, and when the worker itself leaves; a later job runs the start commands again. Commands are recorded
+and measured as those of other actions are. One that fails ends its action; jobs run all the same."""
 
 import time
 from collections.abc import Callable
