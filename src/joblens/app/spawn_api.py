@@ -8,8 +8,8 @@ from typing import Any
 
 from joblens.app.drivers import open_store_directly
 from joblens.app.settings import load_settings
-from joblens.app.spawning import BatchRefused, Caller, LineageState, Spawned, lineage_state, spawn_in_run
-from joblens.model.errors import InputError
+from joblens.app.spawning import Caller, LineageState, Spawned, lineage_state, spawn_in_run
+from joblens.model.errors import BatchRefused, InputError
 from joblens.model.settings import Settings
 from joblens.plan.spawning import LINEAGE_VARIABLES
 from joblens.ports.store import Store

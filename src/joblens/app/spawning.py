@@ -22,7 +22,7 @@ from joblens.app.run_control import wake_driver
 from joblens.app.specs import loaded_run
 from joblens.app.user_data import RUN_VARIABLE, is_driven_elsewhere
 from joblens.engine.offer import Offer
-from joblens.model.errors import InputError, SpecError, StoreError
+from joblens.model.errors import BatchRefused, InputError, StoreError
 from joblens.model.ids import new_uuid, uuid_from
 from joblens.model.json_text import decode_json
 from joblens.model.plan import Plan, PlannedJob, growing
@@ -92,23 +92,6 @@ class Caller(Struct, frozen=True):
         lineage = next((environ[name] for name in LINEAGE_VARIABLES if environ.get(name)), name)
         number = int(attempt) if attempt.isascii() and attempt.isdigit() else 1
         return cls(run, name, number, environ.get(JOB_ID_VARIABLE, ""), lineage)
-
-
-class BatchRefused(SpecError):
-    """Everything that is wrong with a batch; `found`: the same by paths in it."""
-
-    def __init__(self, found: Sequence[tuple[Path, str]]) -> None:
-        texts = [_located(path, text) for path, text in found]
-        message = (
-            texts[0] if len(texts) == 1 else "\n  ".join([f"{len(texts):,} problems in the batch:", *texts])
-        )
-        super().__init__(message, problems=texts)
-        self.found = tuple(found)
-
-
-def _located(path: Path, text: str) -> str:
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
-    return f"{where}: {text}" if where else text
 
 
 def spawn_in_run(

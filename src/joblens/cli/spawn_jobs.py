@@ -9,7 +9,7 @@ import msgspec
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_run
-from joblens.model.errors import InputError
+from joblens.model.errors import BatchRefused, InputError
 from joblens.model.json_text import decode_json
 
 if TYPE_CHECKING:
@@ -141,7 +141,6 @@ def _format_of(file: str, text: str) -> str:
 
 def _located_errors(file: str | None, call: Any) -> Any:
     """Problems of a batch are shown with their lines."""
-    from joblens.app.spawning import BatchRefused
 
     try:
         return call()

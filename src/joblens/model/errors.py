@@ -53,6 +53,23 @@ class SpecError(InputError):
         self.problems = tuple(problems) or (str(self),)
 
 
+class BatchRefused(SpecError):
+    """A batch of added jobs has mistakes; `found`: each with its path in the batch."""
+
+    def __init__(self, found: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
+        texts = [_located(path, text) for path, text in found]
+        message = (
+            texts[0] if len(texts) == 1 else "\n  ".join([f"{len(texts):,} problems in the batch:", *texts])
+        )
+        super().__init__(message, problems=texts)
+        self.found = tuple(found)
+
+
+def _located(path: tuple[str | int, ...], text: str) -> str:
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+    return f"{where}: {text}" if where else text
+
+
 class PlanError(InputError):
     """A workflow cannot be run as asked: a job that can never fit, a file that is missing, a wrong choice."""
 

@@ -35,6 +35,7 @@ _DURATION_PATTERN = (
 _SCALAR = ["string", "number", "boolean"]
 _NAME: Schema = {"type": ["string", "number"], "pattern": LONG_NAME_PATTERN}
 _LINE: Schema = {"type": "string", "pattern": r"\S"}
+_WORD: Schema = {"type": _SCALAR, "pattern": r"\S"}
 _DURATION: list[Schema] = [{"type": "number"}, {"type": "string", "pattern": _DURATION_PATTERN}]
 
 _KIND_SCHEMAS: dict[Kind, Schema] = {
@@ -75,7 +76,7 @@ _KIND_SCHEMAS: dict[Kind, Schema] = {
             "anyOf": [{"type": _SCALAR}, {"type": "array", "items": {"type": _SCALAR}, "minItems": 1}]
         },
     },
-    Kind.WORDS: {"anyOf": [_LINE, {"type": "array", "items": _LINE}]},
+    Kind.WORDS: {"anyOf": [_WORD, {"type": "array", "items": _WORD}]},
     Kind.JSON: {},
     Kind.METADATA: {"type": ["object", "string"]},
     Kind.OPTION_WORD: {"type": _SCALAR, "pattern": OPTION_WORD_PATTERN},
