@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from joblens.model.job import Record, Status
 from joblens.model.run import PlaceEnded, WorkPlaced
 from tests.conftest import Finished, wait_until
-from tests.integration.workflow_desk import WorkflowDesk, interrupt, states
+from tests.integration.workflow_desk import WorkflowDesk, interrupt, local_cluster, states
 
 ROOT = Path(__file__).parents[2]
 MIXED = """
@@ -42,30 +41,14 @@ def quick_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
-def argv(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "tests.local_placer", *map(str, arguments)]
-
-
 def run(desk: WorkflowDesk, text: str, *arguments: str, code: int = 0) -> Finished:
-    path = desk.write(text)
-    command = argv("run", path, "--engine", "slurm", *arguments)
-    done = subprocess.run(
-        command,
-        cwd=desk.folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return Finished(done.returncode, done.stdout, done.stderr)
+    return desk.call_local_cluster("run", desk.write(text), "--engine", "slurm", *arguments, code=code)
 
 
 def start(desk: WorkflowDesk, *arguments: str | Path) -> "subprocess.Popen[str]":
     return desk.adopt(
         subprocess.Popen(
-            argv(*arguments),
+            local_cluster(*arguments),
             cwd=desk.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -245,7 +245,7 @@ def test_facts_say_who_raised_what_after_which_attempt(desk: WorkflowDesk) -> No
 
 
 def test_a_recovery_outlives_a_cancel_while_its_hook_runs(desk: WorkflowDesk) -> None:
-    """Whoever cancels a job wakes the process that has the run's lock, by a signal."""
+    """Cancelling a job sends a signal to the process that holds the run's lock."""
     flow = BAD + '  - {name: last, command: "echo last >> ran", depends_on: [behind]}\n'
     desk.run(flow, code=1)
     hook = "sh -c 'echo hook >> ran; sleep 3; touch fixed'"

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import pytest
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Record, Status
 from joblens.model.run import RunStatus
-from tests.conftest import Finished, RunJoblens, wait_until
-from tests.integration.workflow_desk import JOBLENS, WorkflowDesk
+from tests.conftest import RunJoblens, wait_until
+from tests.integration.workflow_desk import JOBLENS, WorkflowDesk, local_cluster, slurm_desk
 from tests.slurm_server import SlurmServer
 
 ROOT = Path(__file__).parents[2]
@@ -26,25 +26,6 @@ def quick_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBLENS_QUEUE_LEASE", "3s")
     monkeypatch.setenv("JOBLENS_QUEUE_IDLE", "1s")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
-def argv(*arguments: str | Path) -> list[str]:
-    """joblens with a cluster of this machine as Slurm."""
-    return [sys.executable, "-m", "tests.local_placer", *map(str, arguments)]
-
-
-def call(desk: WorkflowDesk, *arguments: str, code: int = 0) -> Finished:
-    done = subprocess.run(
-        argv(*arguments),
-        cwd=desk.folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return Finished(done.returncode, done.stdout, done.stderr)
 
 
 def only_record(desk: WorkflowDesk) -> Record:
@@ -64,8 +45,7 @@ def last_line(text: str) -> dict[str, Any]:
 
 def test_streams_come_apart_and_the_exit_code_is_the_commands_own(desk: WorkflowDesk) -> None:
     line = "echo out; echo err >&2; printf '%s' \"$X\"; exit 3"
-    done = call(
-        desk,
+    done = desk.call_local_cluster(
         *("run", *ON_SLURM, "--json", "--name", "single", "--id", "my-1", "-p", "a=1", "--tag", "t"),
         *("--env", "X={y} ${files.x}", "--cpus", "1", "--timeout", "60", "--", "sh", "-c", line),
         code=3,
@@ -86,7 +66,7 @@ def test_streams_come_apart_and_the_exit_code_is_the_commands_own(desk: Workflow
 
 
 def test_people_know_it_by_its_job_alone(desk: WorkflowDesk) -> None:
-    call(desk, "run", *ON_SLURM, "--", "echo", "hello")
+    desk.call_local_cluster("run", *ON_SLURM, "--", "echo", "hello")
     assert desk.call("workflows", "--json", code=0).json == []
     assert "no workflow has been run" in desk.call("results", code=2).stderr
     assert desk.call("show", "1", "--json", code=0).json["job_uuid"] == only_record(desk).job.uuid
@@ -96,7 +76,7 @@ def test_people_know_it_by_its_job_alone(desk: WorkflowDesk) -> None:
 
 
 def test_its_run_is_neither_resumed_nor_repeated_as_a_workflow(desk: WorkflowDesk) -> None:
-    call(desk, "run", *ON_SLURM, "--", "sh", "-c", "exit 3", code=3)
+    desk.call_local_cluster("run", *ON_SLURM, "--", "sh", "-c", "exit 3", code=3)
     for words in (
         ("resume", "workflow:1"),
         ("rerun", "workflow:1", "--all"),
@@ -108,7 +88,9 @@ def test_its_run_is_neither_resumed_nor_repeated_as_a_workflow(desk: WorkflowDes
         assert "joblens rerun 1" in desk.call(*words, code=2).stderr
     assert (
         "a container is on one node"
-        in call(desk, *("run", *ON_SLURM, "--nodes", "2", "--container", "x", "--", "true"), code=2).stderr
+        in desk.call_local_cluster(
+            *("run", *ON_SLURM, "--nodes", "2", "--container", "x", "--", "true"), code=2
+        ).stderr
     )
 
 
@@ -121,7 +103,7 @@ def _waiting_command(
     away.touch()
     driver = desk.adopt(
         subprocess.Popen(
-            argv("run", *ON_SLURM, "--", "sh", "-c", "echo ran > ran"),
+            local_cluster("run", *ON_SLURM, "--", "sh", "-c", "echo ran > ran"),
             cwd=desk.folder,
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -159,7 +141,7 @@ def test_output_comes_while_the_command_runs(desk: WorkflowDesk) -> None:
     line = "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last"
     driver = desk.adopt(
         subprocess.Popen(
-            argv("run", *ON_SLURM, "--", "sh", "-c", line),
+            local_cluster("run", *ON_SLURM, "--", "sh", "-c", line),
             cwd=desk.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -184,11 +166,11 @@ def test_output_comes_while_the_command_runs(desk: WorkflowDesk) -> None:
 def test_exit_codes_are_those_of_a_command_here(
     desk: WorkflowDesk, command: tuple[str, ...], code: int
 ) -> None:
-    call(desk, "run", *ON_SLURM, "--", *command, code=code)
+    desk.call_local_cluster("run", *ON_SLURM, "--", *command, code=code)
 
 
 def test_a_command_that_takes_too_long_ends_with_124(desk: WorkflowDesk) -> None:
-    call(desk, "run", *ON_SLURM, "--timeout", "1", "--grace", "1", "--", "sleep", "60", code=124)
+    desk.call_local_cluster("run", *ON_SLURM, "--timeout", "1", "--grace", "1", "--", "sleep", "60", code=124)
     assert only_record(desk).status is Status.TIMEOUT
 
 
@@ -198,7 +180,7 @@ def test_a_signal_cancels_the_job_and_the_exit_code_tells_it(
 ) -> None:
     driver = desk.adopt(
         subprocess.Popen(
-            argv("run", *ON_SLURM, "--", "sh", "-c", "echo begun > begun; exec sleep 300"),
+            local_cluster("run", *ON_SLURM, "--", "sh", "-c", "echo begun > begun; exec sleep 300"),
             cwd=desk.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -217,14 +199,14 @@ def test_the_notification_gets_the_record_here(desk: WorkflowDesk) -> None:
     script = desk.folder / "tell.sh"
     script.write_text("#!/bin/sh\ncat > told; echo $JOBLENS_EXIT_CODE >> code\n")
     script.chmod(0o755)
-    call(desk, "run", *ON_SLURM, "--notify", str(script), "--", "sh", "-c", "exit 4", code=4)
+    desk.call_local_cluster("run", *ON_SLURM, "--notify", str(script), "--", "sh", "-c", "exit 4", code=4)
     assert json.loads((desk.folder / "told").read_text())["returncode"] == 4
     assert (desk.folder / "code").read_text() == "4\n"
 
 
 def test_secrets_of_the_command_reach_the_job_and_not_the_store(desk: WorkflowDesk) -> None:
-    done = call(
-        desk, "run", *ON_SLURM, "--env", "API_TOKEN=hunter2-abcdef", "--", "sh", "-c", "echo $API_TOKEN"
+    done = desk.call_local_cluster(
+        "run", *ON_SLURM, "--env", "API_TOKEN=hunter2-abcdef", "--", "sh", "-c", "echo $API_TOKEN"
     )
     assert done.stdout == "hunter2-abcdef\n"
     # Its queue entry had it until the job ended; a checkpoint of the store overwrites that page.
@@ -274,14 +256,10 @@ def test_options_of_another_engine_name_the_engine_they_need(
 # ---- a real Slurm ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def slurm_desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Any:
-    tmp_path.chmod(0o755)
-    (tmp_path / "joblens.yml").write_text("slurm:\n  poll: 1s\nqueue:\n  lease: 5s\n")
-    one = WorkflowDesk(tmp_path, joblens, store_path)
-    yield one
-    (tmp_path / "go").touch()
-    one.close()
+@pytest.fixture(name="slurm_desk")
+def _slurm_desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
+    with slurm_desk(tmp_path, joblens, store_path) as desk:
+        yield desk
 
 
 def test_submit_leaves_it_to_slurm_and_wait_ends_with_its_code(
@@ -374,7 +352,9 @@ def test_an_interrupt_cancels_a_command_on_a_worker(desk: WorkflowDesk) -> None:
 
 @pytest.mark.parametrize("engine", ["slurm", "celery"])
 def test_map_runs_its_commands_on_an_engine(desk: WorkflowDesk, engine: str) -> None:
-    done = call(desk, "map", "--engine", engine, "-k", "echo got {}; test {} = a", ":::", "a", "b", code=1)
+    done = desk.call_local_cluster(
+        "map", "--engine", engine, "-k", "echo got {}; test {} = a", ":::", "a", "b", code=1
+    )
     assert done.stdout == "got a\ngot b\n"
     store = desk.store()
     try:

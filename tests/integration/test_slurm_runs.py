@@ -12,7 +12,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.job import Placement, Status
 from joblens.model.run import PlaceEnded, WorkPlaced
 from tests.conftest import RunJoblens, wait_until
-from tests.integration.workflow_desk import WorkflowDesk, states
+from tests.integration.workflow_desk import WorkflowDesk, slurm_desk, states
 from tests.slurm_server import SlurmServer
 
 SLURM = ("--engine", "slurm")
@@ -69,12 +69,8 @@ jobs:
 
 @pytest.fixture
 def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    tmp_path.chmod(0o755)
-    (tmp_path / "joblens.yml").write_text("slurm:\n  poll: 1s\nqueue:\n  lease: 5s\n")
-    desk = WorkflowDesk(tmp_path, joblens, store_path)
-    yield desk
-    (tmp_path / "go").touch()
-    desk.close()
+    with slurm_desk(tmp_path, joblens, store_path) as desk:
+        yield desk
 
 
 def placements(desk: WorkflowDesk) -> dict[str, Placement]:
@@ -299,7 +295,7 @@ def test_an_allocation_that_is_told_to_end_gives_its_jobs_back(
 def test_a_lost_allocation_of_several_is_replaced_while_jobs_are_left(
     slurm: SlurmServer, desk: WorkflowDesk, options: tuple[str, ...], word: str, ended_jobs: int
 ) -> None:
-    """The job that ran in one that somebody cancels ends with it; one that was lost runs again."""
+    """A job in a cancelled allocation ends with it; a lost job runs again."""
     flow = (GATED % 5).replace("memory: 100m", "num_cpus: 2")  # as much as a node has
     driver = desk.start("run", desk.write(flow), *SLURM, "--allocations", "2", "--walltime", "5m")
     wait_until(lambda: len(desk.lines("ran")) == 2, timeout=60, what="a job in each of them")

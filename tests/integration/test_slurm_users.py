@@ -10,7 +10,7 @@ import pytest
 from joblens.model.job import Placement, Record, Status
 from tests.conftest import RunJoblens, wait_until
 from tests.integration.test_slurm_runs import GATED, SLURM, ended, has_left, placements, places
-from tests.integration.workflow_desk import WorkflowDesk, states
+from tests.integration.workflow_desk import WorkflowDesk, slurm_desk, states
 from tests.slurm_server import QOS, SlurmServer
 
 FAILING = """
@@ -24,12 +24,8 @@ jobs:
 
 @pytest.fixture
 def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    tmp_path.chmod(0o755)
-    (tmp_path / "joblens.yml").write_text("slurm:\n  poll: 1s\nqueue:\n  lease: 5s\n")
-    desk = WorkflowDesk(tmp_path, joblens, store_path)
-    yield desk
-    (tmp_path / "go").touch()
-    desk.close()
+    with slurm_desk(tmp_path, joblens, store_path) as desk:
+        yield desk
 
 
 def sacct(slurm: SlurmServer, field: str, *ids: str) -> list[str]:
@@ -210,7 +206,7 @@ def test_a_killed_worker_of_a_cancelled_allocation_still_says_cancelled_in_slurm
 def test_a_job_that_fills_the_walltime_of_its_allocation_times_out(
     slurm: SlurmServer, desk: WorkflowDesk
 ) -> None:
-    """Slurm looks every half minute: the worker is told before, by the end that Slurm has written."""
+    """Slurm checks every half minute; the worker ends the job before, at the time that Slurm recorded."""
     text = (GATED % 1).replace("jobs:", 'slurm_schedulers: [{account: a, walltime: "00:01:00"}]\njobs:')
     process = desk.start("run", desk.write(text), *SLURM)
     wait_until(lambda: len(desk.lines("ran")) == 1)

@@ -285,7 +285,7 @@ def test_a_batch_that_comes_at_the_moment_the_run_ends_can_still_be_run(
 
     monkeypatch.setattr(one.store, "apply", end_first)
     assert one.spawn(job("late")).created == ("late",)
-    assert one.run.status is RunStatus.STOPPED  # joblens resume goes on with it
+    assert one.run.status is RunStatus.STOPPED  # joblens resume continues it
 
 
 def test_a_driver_finds_jobs_that_were_added_after_its_last_question(

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,24 @@ from joblens.stores.sqlite import SqliteStore
 from tests.conftest import Finished, RunJoblens, wait_until
 
 JOBLENS = [sys.executable, "-m", "joblens"]
+
+
+def local_cluster(*arguments: str | Path) -> list[str]:
+    """joblens with a cluster of this machine as Slurm."""
+    return [sys.executable, "-m", "tests.local_placer", *map(str, arguments)]
+
+
+@contextmanager
+def slurm_desk(folder: Path, joblens: RunJoblens, store_path: Path) -> Iterator["WorkflowDesk"]:
+    """For a real Slurm: settings that notice changes soon, in a folder that jobs of other users can read."""
+    folder.chmod(0o755)
+    (folder / "joblens.yml").write_text("slurm:\n  poll: 1s\nqueue:\n  lease: 5s\n")
+    desk = WorkflowDesk(folder, joblens, store_path)
+    try:
+        yield desk
+    finally:
+        (folder / "go").touch()
+        desk.close()
 
 
 class WorkflowDesk:
@@ -40,6 +60,19 @@ class WorkflowDesk:
         document = self.call("run", path, "--json", *arguments, code=code, timeout=timeout).json
         assert isinstance(document, dict)
         return document
+
+    def call_local_cluster(self, *arguments: str | Path, code: int = 0) -> Finished:
+        done = subprocess.run(
+            local_cluster(*arguments),
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return Finished(done.returncode, done.stdout, done.stderr)
 
     def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
         """In the background of the test, alone in its process group."""

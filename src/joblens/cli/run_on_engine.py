@@ -202,7 +202,7 @@ def submit_to_cluster(session: Session, given: dict[str, Any], asked: "QueueRequ
 
 
 def care_for_command(session: Session, record: "Record") -> None:
-    """While somebody waits for it: a driver that was killed is started again."""
+    """Restarts a driver that was killed, while this process waits for the job."""
     from joblens.app.command_runs import keep_driven
 
     session.care()

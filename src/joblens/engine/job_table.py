@@ -15,8 +15,8 @@ BLOCKED = int(JobState.BLOCKED)
 
 
 class Consequences(Struct):
-    """Of a job that came to its end: who is ready now, who will never be and because of whom, and which
-    datasets are to be finalized."""
+    """Of the end of a job: jobs that are ready now, jobs that can never run with the job that prevents them,
+    and datasets to finalize."""
 
     ready: list[int] = field(default_factory=list)
     canceled: list[tuple[int, int]] = field(default_factory=list)

@@ -46,7 +46,7 @@ class Choices(Struct, frozen=True, kw_only=True):
     may_go_ahead: bool = True  # StartAttempt(behind=True) is understood by whoever carries it out
     ahead: Ahead = Ahead()
     is_worker: bool = True  # the process that drives the run carries out its jobs itself
-    may_grow: bool = False  # jobs may add jobs: whoever drives it answers AskForJobs
+    may_grow: bool = False  # jobs may add jobs: the driver answers AskForJobs
     # Labels of the workers of the offer; jobs with another one take none of it. None: they run all jobs.
     served_labels: Collection[str] | None = None
     lost_is_final: bool = False  # workers take lost jobs up again themselves, where they may run twice

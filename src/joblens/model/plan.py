@@ -119,7 +119,7 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def growing(plan: Plan) -> Plan:
-    """Returns the plan with a list of jobs that `grow` extends: whoever holds the plan sees new jobs."""
+    """Returns the plan with a list of jobs that `grow` extends: all holders of the plan see new jobs."""
     return replace(plan, jobs=list(plan.jobs))
 
 

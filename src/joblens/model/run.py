@@ -80,8 +80,8 @@ class SlurmChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a run. Recorded when it is created and at every start (`RunStarted`), so that whoever
-    drives it next begins with the latest ones."""
+    """The options of a run. Recorded when it is created and at every start (`RunStarted`), so that the
+    next driver starts with the latest ones."""
 
     output_dir: str = "output"
     cwd: str = ""

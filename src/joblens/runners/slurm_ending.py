@@ -18,7 +18,7 @@ def why_slurm_ends(
     job_id: str, *, walltime_s: float | None, left_s: float | None, lead_s: float
 ) -> PlaceEnding | None:
     """`left_s`: until the allocation's time is up; `lead_s`: how long before that Slurm sends a signal. None:
-    the allocation was preempted, or somebody only sent a signal."""
+    the allocation was preempted, or it only got a signal."""
     commands = SlurmCommands(_ASK_S)
     in_queue = _state_in_queue(commands, job_id)
     in_accounts, by = "", ""

@@ -119,7 +119,7 @@ class SlurmPlacer:
         spec = self._plan.actions[action].spec
         queues = self._orders.queues_of(spec.scheduler or "")
         if not self._orders.uses_actions:
-            return []  # that is told before the run
+            return []  # warned of before the run
         self._orders.has_asked(queues)
         if not spec.persistent and self._has_followed(queues[0]):
             return []  # an earlier driver of the run asked for it, and it is there

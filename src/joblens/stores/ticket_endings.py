@@ -11,7 +11,7 @@ _UNREADABLE = f"joblens {__version__} cannot read what it is to run"
 
 
 def withdrawn(now_us: int) -> Outcome:
-    """It waited, and somebody wanted it to end: no attempt of a run."""
+    """Cancelled while it waited: no attempt of a run."""
     return _ended(Status.CANCELLED, now_us, "not-started", "cancelled before it began")
 
 
