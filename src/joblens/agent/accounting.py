@@ -65,6 +65,8 @@ class Accountant:
 
     def close(self) -> None:
         self._host.close()
+        if self._factory is not None:
+            self._factory.close()
 
     def factory(self) -> GroupFactory | None:
         if self._factory is None and self._why_not is None:
