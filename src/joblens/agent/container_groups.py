@@ -15,8 +15,7 @@ def make_container_groups(name: str, parent: str | None = None) -> JobGroups | N
     then measured where the engine puts it."""
     layout = read_layout()
     try:
-        factory = _factory(layout, parent)
-        return None if factory.weakness else factory.create(name)
+        return _factory(layout, parent).create(name)
     except (OSError, AccountingUnavailable):
         return None
 

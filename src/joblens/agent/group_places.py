@@ -6,8 +6,9 @@ group holds at least joblens. There job groups go, first that works, below
 - the job group of joblens that this process is in: it can be divided, and counts its inner jobs;
 - an ancestor that hands controllers down, if no limit is left behind on the way up. Inside a Slurm job that
   way ends at the step: above it are groups by which Slurm counts and ends its jobs;
-- the own group, if systemd has delegated it and no foreign process is in it: it can be divided for a while;
-- the own group as it is, without controllers."""
+- the own group, if systemd has delegated it and no foreign process is in it: it can be divided for a while.
+Groups without the memory controller are not used on pure v2: the process tree tells more of memory there, and
+lets joblens watch its limit."""
 
 import os
 import re
@@ -55,8 +56,7 @@ class GroupPlaces(Struct, frozen=True, kw_only=True):
     """`bases`: hierarchy -> directory to make groups in, for every job. `spare`: the same for hierarchies
     that a job joins only when a limit needs them, as joining each one waits for the whole kernel.
     `gaps`: controller -> why job groups here do without it. `divided`: the base whose processes have to move
-    into a leaf first (leaf_group); `is_lent`: it is a unit's, and has to be put back as it was.
-    `weakness`: why groups here have no controllers at all; empty: they have some."""
+    into a leaf first (leaf_group); `is_lent`: it is a unit's, and has to be put back as it was."""
 
     kind: str
     bases: dict[str, str]
@@ -64,7 +64,6 @@ class GroupPlaces(Struct, frozen=True, kw_only=True):
     gaps: dict[str, str] = {}
     divided: str = ""
     is_lent: bool = False
-    weakness: str = ""
 
 
 def find_places(
@@ -87,7 +86,10 @@ def find_places(
                 return places
         refusal = _refusal(unified, base)
         if not refusal:
-            return _places_with_unified(layout, parent, base or "")
+            places = _places_with_unified(layout, parent, base or "")
+            if layout.kind != "cgroup-v2" or "memory" not in places.gaps:
+                return places
+            refusal = places.gaps["memory"]
     cpuacct = layout.hierarchies.get("cpuacct")
     v1_refusal = _refusal(cpuacct, _base(cpuacct, parent)) if cpuacct else "no cpuacct hierarchy is mounted"
     if v1_refusal:
@@ -184,31 +186,28 @@ def _places_with_unified(layout: CgroupLayout, parent: str | None, base: str) ->
 def _places_on_pure_v2(
     unified: Hierarchy, own: str, *, may_divide: bool, may_borrow: bool
 ) -> GroupPlaces | None:
-    """None: no group can be made below the own group or above it."""
+    """None: no group below or above the own one can give jobs the memory controller."""
     job_group = enclosing_job_group(own, unified.mount_point)
     if may_divide and job_group and _can_divide(unified, own, job_group):
-        return _places_in(job_group, divided=job_group)
+        return _places_in(job_group, is_divided=True)
     best = _best_on_the_way_up(unified, own, job_group or slurm_step(own) or unified.mount_point)
-    if _handed_down(best):
+    if best:
         return _places_in(best)
-    if _refusal(unified, own):
-        return None
     if may_divide and may_borrow and not job_group and _can_borrow(unified, own):
-        return _places_in(own, divided=own, is_lent=True)
-    return _places_in(own, weakness=f"{own} holds joblens itself and hands down no controllers")
+        return _places_in(own, is_divided=True, is_lent=True)
+    return None
 
 
-def _places_in(base: str, *, divided: str = "", is_lent: bool = False, weakness: str = "") -> GroupPlaces:
-    gaps = dict.fromkeys(V2_CONTROLLERS, weakness) if weakness else missing_controllers(base)
-    if divided:
+def _places_in(base: str, *, is_divided: bool = False, is_lent: bool = False) -> GroupPlaces:
+    gaps = missing_controllers(base)
+    if is_divided:
         gaps = {controller: gap for controller, gap in gaps.items() if controller not in _offered(base)}
     return GroupPlaces(
         kind="cgroup-v2",
         bases={UNIFIED: base},
         gaps=gaps,
-        divided=divided,
+        divided=base if is_divided else "",
         is_lent=is_lent,
-        weakness=weakness,
     )
 
 
@@ -223,6 +222,7 @@ def _can_borrow(unified: Hierarchy, own: str) -> bool:
     """Whether the own group may be divided until this process ends."""
     return (
         "memory" in _offered(own)
+        and not _refusal(unified, own)
         and os.access(f"{own}/cgroup.subtree_control", os.W_OK)
         and holds_only_own_processes(own)
         and is_delegated(own, unified.own_path)
@@ -234,22 +234,18 @@ def _offered(directory: str) -> frozenset[str]:
 
 
 def _best_on_the_way_up(unified: Hierarchy, own: str, roof: str) -> str:
-    """The group, up to `roof`, that hands most controllers down, the nearest of those; `own` when none is
-    better."""
-    best, most = own, 0 if _refusal(unified, own) else _handed_down(own)
+    """The group, from `own` up to `roof`, that hands down memory and most other controllers, the nearest of
+    those; empty: there is none."""
+    best, most = "", 0
     candidate = own
-    while candidate != roof and not _limits_anything(candidate):
-        candidate = os.path.dirname(candidate)
-        count = _handed_down(candidate)
-        if count > most and not _refusal(unified, candidate):
+    while True:
+        enabled = read_words(f"{candidate}/cgroup.subtree_control")
+        count = sum(controller in enabled for controller in V2_CONTROLLERS)
+        if "memory" in enabled and count > most and not _refusal(unified, candidate):
             best, most = candidate, count
-    return best if most else own
-
-
-def _handed_down(directory: str) -> int:
-    """How many of the controllers joblens uses a group below would have, as things are."""
-    enabled = read_words(f"{directory}/cgroup.subtree_control")
-    return sum(controller in enabled for controller in V2_CONTROLLERS)
+        if candidate == roof or _limits_anything(candidate):
+            return best
+        candidate = os.path.dirname(candidate)
 
 
 def limit_of(directory: str) -> str:

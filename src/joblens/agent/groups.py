@@ -10,8 +10,6 @@ import signal
 import time
 from collections.abc import Collection, Mapping
 
-from msgspec.structs import replace
-
 from joblens.agent.group_places import GroupPlaces, find_places, is_job_group, shared_parent
 from joblens.agent.leaf_group import divide, enable_controllers, undo_division
 from joblens.model.errors import AccountingUnavailable, ProbeError
@@ -33,7 +31,6 @@ class GroupFactory:
     def __init__(self, places: GroupPlaces) -> None:
         self.kind = places.kind
         self.gaps: Mapping[str, str] = places.gaps  # controller -> why job groups lack it
-        self.weakness = places.weakness  # why they have no controllers at all; empty: they have some
         self._places = places
 
     @classmethod
@@ -54,8 +51,12 @@ class GroupFactory:
         if places.is_lent:
             undo_division(places.divided)
         # The layout is read again: this process may be in the leaf by now.
-        places = find_places(read_layout(), parent, may_divide=False)
-        return cls(replace(places, weakness=places.weakness and reason))
+        try:
+            return cls(find_places(read_layout(), parent, may_divide=False))
+        except AccountingUnavailable as error:
+            raise AccountingUnavailable(
+                f"no cgroup can be made for jobs: {reason}", hint=error.hint
+            ) from None
 
     def close(self) -> None:
         """Puts a unit's group back as it was, unless jobs still run in it."""

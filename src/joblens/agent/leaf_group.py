@@ -54,8 +54,9 @@ def enable_controllers(directory: str) -> dict[str, str]:
 def missing_controllers(directory: str) -> dict[str, str]:
     """Controller -> why groups below this one lack it, as things are."""
     enabled = read_words(f"{directory}/cgroup.subtree_control")
+    why = "holds processes and " if holds_processes(directory) else ""
     return {
-        controller: f"the {controller} controller is not handed down by {directory}"
+        controller: f"{directory} {why}does not hand down the {controller} controller"
         for controller in V2_CONTROLLERS
         if controller not in enabled
     }
