@@ -142,6 +142,7 @@ class SlotProcess:
     def _close_ends(self) -> None:
         for end in (self.socket, self._permits, self._permit_end):
             os.close(end)
+        self.socket = -1
 
     def say(self, *message: Any) -> None:
         with contextlib.suppress(OSError):  # gone; `receive` will say so
@@ -160,7 +161,9 @@ class SlotProcess:
         return message
 
     def close(self) -> None:
-        """Nothing may run in it any more."""
+        """Nothing may run in it any more. A second call does nothing."""
+        if self.socket < 0:
+            return
         self.say()
         self._close_ends()
         with contextlib.suppress(ChildProcessError):  # the host program takes its children itself
