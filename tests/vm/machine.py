@@ -203,7 +203,7 @@ class QemuMachine(Machine):
                 raise MachineError(f"QEMU ended while booting:\n{self._qemu_log()}\n{self.console()}")
             self._report(f"booting ({time.monotonic() - begin:.0f} s)")
             with contextlib.suppress(StepTimeout):
-                if self.run("root", "systemctl is-system-running --wait || true", timeout=60).code == 0:
+                if self.run("root", "systemctl is-system-running --wait || true", timeout=100).code == 0:
                     return
             time.sleep(1.0)
         self._end_qemu()

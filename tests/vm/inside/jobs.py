@@ -32,10 +32,10 @@ def fill(megabytes):
 
 @contextmanager
 def own_store() -> Iterator[str]:
-    """A folder with a store that all commands of the program use; removed at the end."""
+    """A folder with a store that all commands of the program use; removed at the end. The state folder stays
+    the user's own, so that files left in the spool are found."""
     folder = tempfile.mkdtemp(prefix="vm-test-")
     os.environ["JOBLENS_STORE"] = f"{folder}/store.db"
-    os.environ["XDG_STATE_HOME"] = f"{folder}/state"
     try:
         yield folder
     finally:
