@@ -23,6 +23,14 @@ from joblens.probes.kernel_files import read_text, read_words
 V2_CONTROLLERS = ("memory", "pids", "cpu", "io")
 # …/slurmstepd.scope/job_42/step_batch/user/task_0 on v2, …/uid_1000/job_42/step_0/task_1 on v1.
 _SLURM_STEP = re.compile(r"/job_(\d+)/step_([^/]+)(?:/user)?(?=/|$)")
+_LIMIT_FILES = (
+    "memory.high",
+    "memory.swap.max",
+    "cpu.max",
+    "io.max",
+    "cpuset.cpus",
+    "cpuset.mems",
+)
 _GROUP_NAME = re.compile(
     r"(?P<slot>slot-)?(?P<uuid>[0-9a-f-]{36})"
     r"(?:\.(?P<pid>\d+)-(?P<ticks>\d+)-(?P<namespace>\d+)-(?P<spool>[0-9a-f]{8}_[0-9a-f]{8}))?(?:-\d+)?"
@@ -178,13 +186,22 @@ def _handed_down(directory: str) -> int:
     return sum(controller in enabled for controller in V2_CONTROLLERS)
 
 
-def _limits_anything(directory: str) -> bool:
-    """Whether a job placed above this group would get away from a limit that holds here."""
+def limit_of(directory: str) -> str:
+    """The first limit of this group, other than the one on tasks, that a job outside of it would escape:
+    'memory.max 104857600'; empty: it has none."""
     memory = _first_word(f"{directory}/memory.max")
     if memory.isdigit() and int(memory) < _memory_total():
-        return True
-    limits = ("memory.high", "cpu.max", "pids.max", "io.max", "cpuset.cpus")
-    return any(_first_word(f"{directory}/{file}") not in ("max", "") for file in limits)
+        return f"memory.max {memory}"
+    for file in _LIMIT_FILES:
+        text = " ".join((read_text(f"{directory}/{file}") or "").split())
+        if text and not text.startswith("max"):
+            return f"{file} {text}"
+    return ""
+
+
+def _limits_anything(directory: str) -> bool:
+    """Whether a job placed above this group would get away from a limit that holds here."""
+    return bool(limit_of(directory)) or _first_word(f"{directory}/pids.max") not in ("max", "")
 
 
 def _first_word(path: str) -> str:

@@ -6,9 +6,11 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from joblens.agent.accounting import PROCESS_TREE
+from joblens.agent.groups import JobGroups
 from joblens.agent.kit import Kit
 from joblens.agent.slot_counters import SlotCounters, open_network
 from joblens.agent.slot_marks import SlotMark, remove_mark, write_mark
@@ -29,34 +31,41 @@ class SlotHome:
         self._spool_dir = kit.spool_dir
         # Never used again: whoever comes to clear up after this process must not meet another's groups.
         self._name = f"slot-{new_uuid()}"
-        self.groups = kit.accountant.groups_named(self._name, accounting)
-        self.kind = self.groups.kind if self.groups else PROCESS_TREE
-        self.paths = self.groups.paths if self.groups else {}
         files = os.path.join(logs_dir, f".{self._name}")
-        mark = SlotMark(kit.owner, files, self.groups.kind if self.groups else "", self.paths)
+        start = partial(
+            SlotProcess, files, ledger, logs_dir, rlimits=kit.job_rlimits, env=env, is_leashed=kit.is_leashed
+        )
+        self.groups: JobGroups | None = None
         with contextlib.ExitStack() as undo:
             undo.callback(self._remove_groups)
+            is_first = kit.accountant.needs_scope(accounting)
+            if is_first:
+                self.launcher = start(None)
+                undo.callback(self.launcher.close)
+            self.groups = kit.accountant.groups_for_process(
+                self._name, accounting, self.launcher.pid if is_first else None
+            )
+            self.kind = self.groups.kind if self.groups else PROCESS_TREE
+            self.paths = self.groups.paths if self.groups else {}
+            mark = SlotMark(kit.owner, files, self.groups.kind if self.groups else "", self.paths)
             write_mark(self._spool_dir, self._name, mark)
             attach = self.groups.attach_files() if self.groups else ()
             network = open_network(self.paths) if kit.instruments.is_chosen("network") else None
             if network is not None:
                 undo.callback(network.close)
-            packets = network.descriptor if network is not None else -1
             self.probe = SlotCounters(self.paths, self.kind, network) if self.groups else None
             if self.probe is not None:
                 undo.callback(self.probe.close)
             self.can_reset_peak = self.probe is not None and self.probe.peak >= 0
-            self.launcher = SlotProcess(
-                files,
-                ledger,
-                logs_dir,
-                attach,
-                kit.job_rlimits,
-                env,
-                (packets, self.probe.peak if self.probe is not None else -1),
-                is_leashed=kit.is_leashed,
+            descriptors = (
+                network.descriptor if network is not None else -1,
+                self.probe.peak if self.probe is not None else -1,
             )
-            undo.callback(self.launcher.close)
+            if is_first:
+                self.launcher.enter(attach, descriptors)
+            else:
+                self.launcher = start(attach, descriptors=descriptors)
+                undo.callback(self.launcher.close)
             if network is not None:
                 network.close_descriptor()
             launcher = (self.launcher.pid, self.launcher.start_ticks)

@@ -3,10 +3,11 @@
 Children of a process are born in its groups, so no job has to be moved (which waits for the kernel) and
 the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare `python -I -S`.
 
-  owner -> launcher   ("counters", paths, place of the peak, descriptor) the files of the groups to read after
-                      each job; the peak among them is read through the descriptor that both have, and reset
-                      (-1: it cannot be); what the kernel has counted of packets, where it does, is read
-                      with them
+  owner -> launcher   ("groups", files to join them, packets?, peak?) with the descriptors that these say:
+                      where the owner can make the groups only once this process runs, and first of all
+                      ("counters", paths, place of the peak) the files of the groups to read after each job;
+                      the peak among them is read through the descriptor that both have, and reset, where
+                      it can be; what the kernel has counted of packets, where it does, is read with them
                       [(uuid, argv, env changes, cwd, folder, streams, place in the ledger, sent ahead?)…];
                       large: ("part", bytes)…
                       ("start",)
@@ -135,11 +136,12 @@ class CountedCalls:
 
 
 class SlotLauncher:
-    def __init__(self, socket: int, permits: int, packets: int, files: str, ledger: str, logs: str) -> None:
-        self.socket = socket
-        os.set_inheritable(socket, False)  # a job that held it would hide this process's end
-        self.permits = permits
-        os.set_inheritable(permits, False)
+    def __init__(
+        self, ends: tuple[int, int], descriptors: tuple[int, int], files: str, ledger: str, logs: str
+    ) -> None:
+        self.socket, self.permits = ends
+        os.set_inheritable(self.socket, False)  # a job that held it would hide this process's end
+        os.set_inheritable(self.permits, False)
         self.owner_is_there = True
         self.is_clean = True  # nothing of the last job is left behind
         self.files = files  # path prefix of the two files jobs print to
@@ -151,7 +153,9 @@ class SlotLauncher:
         self.parts: list[bytes] = []
         self.counters: list[int] = []
         self.contents: list[bytes] = []  # as they were last read
-        self.peak = -1
+        packets, self.peak = descriptors  # -1: there is none
+        if self.peak >= 0:
+            os.set_inheritable(self.peak, False)
         self.packets = _mapped(packets) if packets >= 0 else None
         self.own_ns = 0
         self.tally = launcher.Tally()
@@ -199,13 +203,10 @@ class SlotLauncher:
         for suffix in ("out", "err"):
             launcher.remove_file(f"{self.files}.{suffix}")
 
-    def _open_counters(self, paths: list[str], peak_place: int, peak: int) -> None:
-        self.peak = peak
-        if peak >= 0:
-            os.set_inheritable(peak, False)
+    def _open_counters(self, paths: list[str], peak_place: int) -> None:
         for place, path in enumerate(paths):
-            is_shared = place == peak_place and peak >= 0
-            self.counters.append(peak if is_shared else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            is_shared = place == peak_place and self.peak >= 0
+            self.counters.append(self.peak if is_shared else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         self._answer("counters", self._read_counters()[0])
 
     def _read_counters(self) -> tuple[list[bytes], int]:
@@ -449,10 +450,13 @@ def _set_limits(limits: str) -> None:
 
 
 def main() -> None:
-    socket, permits, packets, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
+    socket, permits, packets, peak, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
+    descriptors = int(packets), int(peak)
     if limits:
         _set_limits(limits)
     launcher.become_subreaper()
+    if attach == [""]:  # they are not made yet
+        attach, descriptors = _receive_groups(int(socket))
     for path in attach:
         descriptor = os.open(path, os.O_WRONLY)
         os.write(descriptor, b"0")
@@ -463,10 +467,27 @@ def main() -> None:
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
-    slot = SlotLauncher(int(socket), int(permits), int(packets), files, ledger, logs)
+    slot = SlotLauncher((int(socket), int(permits)), descriptors, files, ledger, logs)
     if leash:
         _end_with_owner(slot, [os.path.dirname(path) for path in attach])
     slot.run()
+
+
+def _receive_groups(end: int) -> tuple[list[str], tuple[int, int]]:
+    """-> files to join them, descriptors. Ends this process when the owner is gone, or wants it no longer."""
+    import _socket  # most slots do without
+
+    socket = _socket.socket(fileno=end)
+    data, ancillary, _, _ = socket.recvmsg(_MAX_MESSAGE, _socket.CMSG_SPACE(8))
+    socket.detach()
+    message = marshal.loads(data) if data else ()  # noqa: S302 - from the owner, over our own socket
+    if not message:
+        os._exit(0)
+    _, attach, has_packets, has_peak = message
+    rights = b"".join(part[2] for part in ancillary)
+    sent = [int.from_bytes(rights[at : at + 4], sys.byteorder) for at in range(0, len(rights), 4)]
+    packets = sent.pop(0) if has_packets else -1
+    return attach, (packets, sent.pop(0) if has_peak else -1)
 
 
 def _end_with_owner(slot: SlotLauncher, groups: list[str]) -> None:
