@@ -74,7 +74,6 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSys
     monkeypatch.setattr(systemd_manager, "manager_sockets", lambda: [str(fake.path)])
     monkeypatch.setattr(scope_terms, "scope_terms", lambda _: ScopeTerms(slice="some.slice", tasks_max=99))
     monkeypatch.setattr(systemd_scope, "read_layout", _v2_alone)
-    monkeypatch.setattr(accounting, "read_layout", _v2_alone)
     detect = GroupFactory.detect
 
     def refused_without_a_parent(parent: str | None = None, **options: Any) -> GroupFactory:
@@ -92,9 +91,9 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSys
 
 
 def _v2_alone(pid: int | str = "self") -> CgroupLayout:
-    unified = read_layout(pid=pid).unified
-    assert unified is not None
-    return CgroupLayout(kind="cgroup-v2", hierarchies={UNIFIED: unified})
+    layout = read_layout(pid=pid)
+    assert layout.unified is not None
+    return CgroupLayout(kind=layout.kind, hierarchies={UNIFIED: layout.unified})
 
 
 def methods(fake: FakeSystemd) -> list[str]:
@@ -104,7 +103,7 @@ def methods(fake: FakeSystemd) -> list[str]:
 def group_of(result: Any) -> Path:
     attempt = result.record.attempt
     assert attempt is not None
-    assert attempt.accounting == "cgroup-v2"
+    assert attempt.accounting == read_layout().kind
     assert attempt.accounting_reason == ""
     return Path(attempt.groups[UNIFIED])
 

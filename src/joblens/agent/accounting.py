@@ -70,6 +70,8 @@ class Accountant:
 
     def close(self) -> None:
         self._host.close()
+        if self._factory is not None:
+            self._factory.close()
 
     def factory(self) -> GroupFactory | None:
         """Makes groups that need no scope. None: there are none here."""
@@ -115,6 +117,15 @@ class Accountant:
                 raise AccountingUnavailable(f"no control group could be made for the job: {error}") from error
             self._tell_of_wrong_parent(error)
             return None
+
+    def give_up_groups(self, reason: str) -> None:
+        """Groups were made, but no job can run in them: the process tree has to do from here on."""
+        if self._factory is not None:
+            self._factory.close()
+        self._factory, self._scope = None, None
+        self._unavailable, self._why_no_scope = AccountingUnavailable(reason), ""
+        if self._warn is not None:
+            self._warn(f"jobs are measured by their process tree: {reason}")
 
     def needs_scope(self, accounting: Accounting) -> bool:
         """Whether groups can only be made in a systemd scope, for a launcher that runs already."""

@@ -15,6 +15,7 @@ from joblens.agent.kit import Kit
 from joblens.agent.slot_counters import SlotCounters, open_network
 from joblens.agent.slot_marks import SlotMark, remove_mark, write_mark
 from joblens.agent.slot_process import SlotProcess
+from joblens.model.errors import AccountingUnavailable
 from joblens.model.ids import new_uuid
 from joblens.model.job import Accounting
 from joblens.probes.process_tree import ProcessTreeProbe
@@ -28,6 +29,17 @@ class SlotHome:
     ) -> None:
         """`ledger`: path of the file that has its jobs. Raises LaunchError or AccountingUnavailable; nothing
         is left behind then."""
+        try:
+            self._set_up(kit, accounting, logs_dir, env, ledger)
+        except AccountingUnavailable as error:
+            if accounting is not Accounting.AUTO:
+                raise
+            kit.accountant.give_up_groups(str(error))
+            self._set_up(kit, Accounting.PROCESS_TREE, logs_dir, env, ledger)
+
+    def _set_up(
+        self, kit: Kit, accounting: Accounting, logs_dir: str, env: Mapping[str, str], ledger: str
+    ) -> None:
         self._spool_dir = kit.spool_dir
         # Never used again: whoever comes to clear up after this process must not meet another's groups.
         self._name = f"slot-{new_uuid()}"

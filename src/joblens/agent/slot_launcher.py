@@ -12,7 +12,8 @@ the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare 
                       large: ("part", bytes)…
                       ("start",)
                       ("reap",) when what outlived the job has been ended  |  () to end
-  launcher -> owner   ("hello", pid)  ("counters", contents)
+  launcher -> owner   ("hello", pid), or ("failed", errno, "join" or "open", path), and it ends
+                      ("counters", contents)
                       ("done", wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
                       stderr bytes, logs directory, others alive, contents)
                       ("failed", errno, stage, name)
@@ -440,54 +441,42 @@ def _mapped(descriptor: int) -> Any:
     return memory
 
 
-def _set_limits(limits: str) -> None:
-    """The owner has more for itself than its jobs are to have."""
-    import resource
-
-    for limit in limits.split(","):
-        which, soft, hard = map(int, limit.split(":"))
-        resource.setrlimit(which, (soft, hard))
-
-
 def main() -> None:
     socket, permits, packets, peak, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
     descriptors = int(packets), int(peak)
     if limits:
-        _set_limits(limits)
+        from slot_launcher_start import set_limits  # type: ignore[import-not-found]  # the file beside this
+
+        set_limits(limits)
     launcher.become_subreaper()
     if attach == [""]:  # they are not made yet
-        attach, descriptors = _receive_groups(int(socket))
+        from slot_launcher_start import receive_groups
+
+        attach, descriptors = receive_groups(int(socket))
     for path in attach:
-        descriptor = os.open(path, os.O_WRONLY)
-        os.write(descriptor, b"0")
-        os.close(descriptor)
+        try:
+            descriptor = os.open(path, os.O_WRONLY)
+            os.write(descriptor, b"0")
+            os.close(descriptor)
+        except OSError as error:
+            os.write(int(socket), marshal.dumps(("failed", error.errno or 0, "join", path)))
+            return
     nothing = os.open("/dev/null", os.O_RDWR)
     for place in (0, 1, 2):
         os.dup2(nothing, place)
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
-    slot = SlotLauncher((int(socket), int(permits)), descriptors, files, ledger, logs)
+    try:
+        slot = SlotLauncher((int(socket), int(permits)), descriptors, files, ledger, logs)
+    except OSError as error:
+        os.write(
+            int(socket), marshal.dumps(("failed", error.errno or 0, "open", launcher.as_text(error.filename)))
+        )
+        return
     if leash:
         _end_with_owner(slot, [os.path.dirname(path) for path in attach])
     slot.run()
-
-
-def _receive_groups(end: int) -> tuple[list[str], tuple[int, int]]:
-    """-> files to join them, descriptors. Ends this process when the owner is gone, or wants it no longer."""
-    import _socket  # most slots do without
-
-    socket = _socket.socket(fileno=end)
-    data, ancillary, _, _ = socket.recvmsg(_MAX_MESSAGE, _socket.CMSG_SPACE(8))
-    socket.detach()
-    message = marshal.loads(data) if data else ()  # noqa: S302 - from the owner, over our own socket
-    if not message:
-        os._exit(0)
-    _, attach, has_packets, has_peak = message
-    rights = b"".join(part[2] for part in ancillary)
-    sent = [int.from_bytes(rights[at : at + 4], sys.byteorder) for at in range(0, len(rights), 4)]
-    packets = sent.pop(0) if has_packets else -1
-    return attach, (packets, sent.pop(0) if has_peak else -1)
 
 
 def _end_with_owner(slot: SlotLauncher, groups: list[str]) -> None:

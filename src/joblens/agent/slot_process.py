@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from joblens.agent import launcher
-from joblens.model.errors import LauncherLost, LaunchError
+from joblens.model.errors import AccountingUnavailable, LauncherLost, LaunchError
 from joblens.probes.host import process_start_ticks
 from joblens.stores.private_files import make_private_folder
 
@@ -87,13 +87,22 @@ class SlotProcess:
         self._wait_until_up()
 
     def _wait_until_up(self) -> None:
+        """Raises AccountingUnavailable when it cannot join its groups, LaunchError for anything else."""
         try:
-            self.receive()  # hello
+            answer = self.receive()
         except LauncherLost:
             self.close()
-            raise LaunchError(
-                f"a launcher could not be started; it needs {self._logs_dir} for what jobs print"
-            ) from None
+            raise LaunchError("a launcher ended before it was ready for a job") from None
+        if answer[0] == "hello":
+            return
+        _, number, stage, path = answer
+        self.close()
+        if stage == "join":
+            raise AccountingUnavailable(
+                f"a launcher cannot join its control group: {os.strerror(number)} ({path})"
+            )
+        reason = f"{os.strerror(number)} ({path})" if path else os.strerror(number)
+        raise LaunchError(f"a launcher cannot use {self._logs_dir} for the output of jobs: {reason}")
 
     def give_jobs(self, orders: Sequence[Order], *, has_one: bool) -> None:
         """`has_one`: another job still runs. All that are not to run at once can be taken back until the
@@ -133,6 +142,7 @@ class SlotProcess:
     def _close_ends(self) -> None:
         for end in (self.socket, self._permits, self._permit_end):
             os.close(end)
+        self.socket = -1
 
     def say(self, *message: Any) -> None:
         with contextlib.suppress(OSError):  # gone; `receive` will say so
@@ -151,7 +161,9 @@ class SlotProcess:
         return message
 
     def close(self) -> None:
-        """Nothing may run in it any more."""
+        """Nothing may run in it any more. A second call does nothing."""
+        if self.socket < 0:
+            return
         self.say()
         self._close_ends()
         with contextlib.suppress(ChildProcessError):  # the host program takes its children itself
