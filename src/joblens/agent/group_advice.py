@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from joblens.agent.group_places import slurm_step
+from joblens.agent.leaf_group import is_delegated
+from joblens.agent.scope_terms import scope_refusal
 from joblens.agent.systemd_manager import manager_sockets
 from joblens.probes.cgroup_layout import CgroupLayout
 from joblens.probes.kernel_files import read_text
@@ -30,6 +32,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     has_manager: bool = True  # a manager of this user's units runs
     is_transient: bool = False  # systemd-run made the unit
     is_delegated: bool = False  # the unit has Delegate=yes
+    may_have_scope: bool = True  # no limit of the unit speaks against one
     is_read_only: bool = False  # the cgroup mount
     container: str = ""  # docker, podman, container; empty: none
     shell_pid: int = 1
@@ -50,11 +53,6 @@ class Caller(Struct, frozen=True, kw_only=True):
         """Whether the unit is a login session, of whatever user."""
         return self.unit.startswith("session-") and self.unit.endswith(".scope")
 
-    @property
-    def is_in_own_slice(self) -> bool:
-        """Whether the unit is of this user's slice, such as a login session."""
-        return self.own_path.startswith(f"/user.slice/user-{self.uid}.slice/")
-
 
 def read_caller(layout: CgroupLayout, environ: Mapping[str, str] = os.environ, root: str = "") -> Caller:
     """`root`: before every path, for tests."""
@@ -70,6 +68,8 @@ def read_caller(layout: CgroupLayout, environ: Mapping[str, str] = os.environ, r
         has_systemd=os.path.isdir(f"{root}/run/systemd/system"),
         has_manager=bool(manager_sockets(environ, f"{root}/run")),
         is_transient=bool(unit) and any(map(os.path.exists, transient)),
+        is_delegated=bool(unified and unified.directory and is_delegated(unified.directory, own_path)),
+        may_have_scope=not scope_refusal(layout),
         is_read_only=unified is not None and not unified.is_writable,
         container=_container(environ, root),
         shell_pid=os.getppid(),
@@ -93,15 +93,12 @@ def group_advice(caller: Caller, kind: str) -> str:
 
 
 def _with_systemd(caller: Caller) -> str:
-    if caller.uid != 0 and caller.is_in_own_slice and not caller.has_manager:
-        return _start_manager(caller)
-    if caller.uid != 0 and caller.is_login and not caller.is_in_own_slice:
-        return _log_in(caller)
-    if caller.unit and not caller.is_login:
+    is_service = caller.unit.endswith(".service")
+    if caller.unit and not caller.is_login and (is_service or not caller.may_have_scope):
         return _delegate_unit(caller)
-    if caller.uid != 0:
-        return _restart_manager(caller)
-    return _ANY_GROUP
+    if caller.uid == 0 or not caller.may_have_scope:
+        return _ANY_GROUP
+    return _restart_manager(caller) if caller.has_manager else _start_manager(caller)
 
 
 def io_advice(caller: Caller, kind: str) -> str:
@@ -155,7 +152,7 @@ def _without_systemd(caller: Caller) -> str:
 
 def _start_manager(caller: Caller) -> str:
     return _commands(
-        "start a systemd manager for this user, which then runs from boot on:",
+        f"start a systemd manager for {caller.user}; it then runs from boot on:",
         f"sudo loginctl enable-linger {shlex.quote(caller.user)}",
     )
 
@@ -165,7 +162,7 @@ def _delegate_unit(caller: Caller) -> str:
     if caller.is_delegated:
         return f"run nothing but joblens in {unit}: in a script, start it with exec joblens …"
     if caller.is_transient:
-        return f"start {unit} with systemd-run -p Delegate=yes …"
+        return f"start {unit} with Delegate=yes, and nothing but joblens in it: systemd-run -p Delegate=yes …"
     edit = "systemctl --user" if caller.is_unit_of_user else "sudo systemctl"
     return _commands(
         f"add the line Delegate=yes to [Service] of {unit}, and restart it:",
@@ -174,19 +171,9 @@ def _delegate_unit(caller: Caller) -> str:
     )
 
 
-def _log_in(caller: Caller) -> str:
-    user = shlex.quote(caller.user)
-    return _commands(
-        f"log in as {caller.user} (sudo and su leave joblens in the session of another user), or run it in a "
-        "unit of its own:",
-        f"ssh {user}@localhost",
-        f"sudo systemd-run --uid={user} --same-dir --pty -p Delegate=yes joblens …",
-    )
-
-
 def _restart_manager(caller: Caller) -> str:
     return _commands(
-        "restart the systemd manager of this user, which ends its services:",
+        f"restart the systemd manager of {caller.user}; that ends its services:",
         f"sudo systemctl restart user@{caller.uid}.service",
     )
 
