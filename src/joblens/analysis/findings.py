@@ -111,7 +111,7 @@ def _caveats(job: Job, usage: Usage) -> Iterator[Finding]:
     )
     if names:
         why = "it was looked at from outside" if job.attached else "not every process could be followed"
-        advice = "joblens doctor says what would make them exact"
+        advice = "joblens doctor shows how to make them exact"
         yield Finding(
             Code.LOWER_BOUNDS,
             Severity.INFO,
