@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-COMMAND_S = 150.0
+COMMAND_S = 400.0
 
 # Burns CPU time and prints the seconds that the kernel counted for the process and its children.
 BURN = """
