@@ -290,13 +290,17 @@ class Slot:
         if self._home.groups is not None:
             self._home.groups.kill()
         end_marked(uuid)
-        last = self._sample(self._probe.read(), host) if self._probe is not None else None
+        origins, last = self._origins_now(), None
+        try:
+            last = self._sample(self._probe.read(), host) if self._probe is not None else None
+        except ProbeError:  # systemd removed the groups with the last process in them
+            origins = origins.without_end()
         samples, count = self._all_samples(last)
         return Finished(
             status=None,
             samples=samples,
             sample_count=count,
-            origins=self._origins_now(),
+            origins=origins,
             details=self._last_details(),
             duration_s=(self._kit.clock.mono_ns() - self._started_ns) / 1e9,
             ended_at_us=max(samples[-1].at_us, self._kit.clock.now_us()),
