@@ -42,6 +42,7 @@ from joblens.probes.host import HostProbe
 from joblens.probes.process_tree import ProcessTreeProbe
 
 _CACHE_TOLERATED = 4 << 20
+_PEAK = "memory_kernel_peak_bytes"
 _ENDING_S = 0.02  # a process that is just ending is not a leftover
 # Jobs that the launcher can begin before this process comes to hear of the last one's end, by how long the
 # last one took: enough for some milliseconds, since they start the later the longer those before them take.
@@ -255,7 +256,10 @@ class Slot:
         after = self._home.parse(contents)
         if others:
             leftovers, totals = self._end_leftovers(totals)
+            peak = after.get(_PEAK)  # of the main process: the launcher has reset it since
             after = self._probe.read() if self._probe is not None else {}
+            if peak is not None and peak > after.get(_PEAK, 0):
+                after[_PEAK] = peak
         reaped = exit_usage_of(totals)
         if self._probe is None:
             after, own_usec = _counters_of(reaped), 0

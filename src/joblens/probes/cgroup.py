@@ -139,6 +139,8 @@ class CgroupProbe:
                 continue
             for group in source.groups:
                 missing[group] = source.reason or why_missing(source.hierarchy, source.file)
+        if self._contents is not None and not self._readings:
+            raise ProbeError(f"nothing was noted of the job's control group {self._main}")
         if UNIFIED in self._paths:
             self._io = self._keep_open(UNIFIED, "io.stat", ("io", "io_ops", "io_devices"))
             if self._io is not None:
