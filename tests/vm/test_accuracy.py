@@ -1,0 +1,53 @@
+"""Totals of `joblens run` in every launch situation, against truths that the jobs know themselves."""
+
+from typing import Any
+
+from tests.vm.situations import Session
+from tests.vm.summary import Summary
+
+
+def test_the_expected_accounting_is_used(situation: Session, summary: Summary) -> None:
+    job = situation.batch("accuracy")["forks"]
+    summary.note(situation.name, "run mode", job["mode"])
+    assert job["code"] == 0, job
+    if situation.situation.is_cgroup_expected:
+        assert job["mode"] == "cgroup-v2", job
+
+
+def test_cpu_time_of_two_thousand_forks_is_within_one_percent(situation: Session, summary: Summary) -> None:
+    job = situation.batch("accuracy")["forks"]
+    truth = float(job["stdout"])
+    off = 100 * (job["cpu_s"] - truth) / truth
+    summary.note(situation.name, "2,000 forks", flagged(f"{off:+.1f} %", job, "cpu_total_usec"))
+    assert abs(off) <= 1 or is_lower_bound(job, "cpu_total_usec", is_less=off < 0), (
+        f"off by {off:+.2f} %: {job}"
+    )
+
+
+def test_a_memory_spike_is_within_two_percent(situation: Session, summary: Summary) -> None:
+    job = situation.batch("accuracy")["spike"]
+    truth = float(job["stdout"])
+    assert truth > 300
+    off = 100 * (job["peak_mb"] - truth) / truth
+    summary.note(situation.name, "300 MB spike", flagged(f"{off:+.1f} %", job, "memory_peak_bytes"))
+    assert abs(off) <= 2 or is_lower_bound(job, "memory_peak_bytes", is_less=off < 0), (
+        f"off by {off:+.2f} %: {job}"
+    )
+
+
+def test_a_daemon_is_counted_in_full_or_flagged(situation: Session, summary: Summary) -> None:
+    job = situation.batch("accuracy")["daemon"]
+    truth = float(job["stdout"])
+    off = 100 * (job["cpu_s"] - truth) / truth
+    summary.note(situation.name, "daemon", flagged(f"{off:+.1f} %", job, "cpu_total_usec"))
+    assert abs(off) <= 2 or is_lower_bound(job, "cpu_total_usec", is_less=off < 0), (
+        f"off by {off:+.2f} %: {job}"
+    )
+
+
+def is_lower_bound(job: dict[str, Any], number: str, *, is_less: bool) -> bool:
+    return is_less and number in job["lower_bounds"]
+
+
+def flagged(text: str, job: dict[str, Any], number: str) -> str:
+    return f"{text} (lower bound)" if number in job["lower_bounds"] else text
