@@ -1,11 +1,12 @@
-"""CPU time of 2,000 forks, a memory spike and a daemon, each beside the truth that the job knows itself."""
+"""CPU time of N forks, a memory spike and a daemon, each beside the truth that the job knows itself."""
 
+import sys
 from typing import Any
 
 from tests.vm.inside.jobs import answer, at_once, own_store, python, run_job
 
 FORKS = """
-for _ in range(2000):
+for _ in range(int(sys.argv[1])):
     child = os.fork()
     if not child:
         burn(0.003); os._exit(0)
@@ -41,7 +42,7 @@ def main() -> None:
     with own_store() as folder:
 
         def forks() -> dict[str, Any]:
-            return run_job(folder, "forks", python(FORKS))
+            return run_job(folder, "forks", python(FORKS, sys.argv[1]))
 
         def others() -> dict[str, Any]:
             spike = run_job(folder, "spike", python(SPIKE))
