@@ -27,8 +27,8 @@ PATIENCE_S = 120.0
 WITHIN = 0.01
 BURN_S = 2.0
 # Appears in the folder when it has begun; burns, touches memory, writes down the truth, and ends at once. The
-# process had used some CPU time before it became the job, which the record leaves out: at most what it had used
-# at its first line.
+# process had used some CPU time before it became the job, at most what it had used at its first line; the
+# record leaves that out.
 JOB = """
 first = used()
 folder, seconds, megabytes = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
