@@ -6,8 +6,11 @@ from __future__ import annotations
 import _socket
 import marshal
 import os
-import resource
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _MAX_MESSAGE = 1 << 17
 
@@ -29,6 +32,17 @@ def receive_groups(end: int) -> tuple[list[str], tuple[int, int]]:
 
 def set_limits(limits: str) -> None:
     """The owner has more for itself than its jobs are to have."""
+    import resource
+
     for limit in limits.split(","):
         which, soft, hard = map(int, limit.split(":"))
         resource.setrlimit(which, (soft, hard))
+
+
+def map_packets(descriptor: int, size: int) -> Any:
+    """Memory that the kernel counts packets in. The descriptor is not handed on to jobs."""
+    import mmap
+
+    memory = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ)
+    os.close(descriptor)
+    return memory
