@@ -328,7 +328,7 @@ class Supervisor:
 
     def _stop_all(self) -> None:
         for hosted in list(self._hosted.values()):
-            hosted.ask_stop(EndCause.CANCELLED)
+            hosted.ask_stop(EndCause.OWNER_STOPPED)
 
 
 def _launch_plan(payload: Payload, output: OutputFiles) -> LaunchPlan:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from joblens.app.child_store import store_of_arguments
+from joblens.app.owning import current_user
 from joblens.app.settings import load_settings
 from joblens.model.errors import JoblensError
 from joblens.model.settings import Settings
@@ -59,6 +60,10 @@ def stand_on_its_own() -> Callable[[], None]:
         os.close(writer)
         os._exit(0 if os.read(reader, 1) else 1)
     os.close(reader)
+    if os.path.isdir("/run/systemd/system"):
+        from joblens.agent.login_session import leave_session
+
+        leave_session(current_user())
 
     def is_there() -> None:
         os.write(writer, b"+")

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from joblens.agent.kit import watch_name
 from joblens.agent.locks import SupervisorLock, remove_idle_folders
+from joblens.agent.login_session import name_stop
 from joblens.agent.supervisor import Supervisor, SupervisorPlan
 from joblens.agent.systemd_scope import own_group
 from joblens.app.after_jobs import AfterJobs
@@ -68,7 +69,7 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
 
     limits = allow_many_files()
     own_log = _open_log(settings)
-    kit = open_kit(settings, take_sample, limits, own_log.warn)
+    kit = replace(open_kit(settings, take_sample, limits, own_log.warn), complete=name_stop)
     after_jobs = AfterJobs(settings, own_log)
     supervisor = Supervisor(
         kit,
