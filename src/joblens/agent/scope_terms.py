@@ -73,34 +73,24 @@ def _why_not_a_unit(own_path: str, names: list[str]) -> str:
 def _slice_for_scope(names: list[str], uid: int) -> tuple[int, str, str]:
     """-> (how many groups from the top hold the unit as well as the scope, slice, why there is none)"""
     slices = _leading_slices(names)
-    manager = next((place for place, name in enumerate(names) if name.startswith("user@")), None)
+    below = names[slices:]
+    if len(below) > 1 and below[0].startswith("user@"):
+        below = below[1:]
+        below = below[_leading_slices(below) :]
+    if len(below) != 1:
+        return 0, "", f"/{'/'.join(names)} lies inside another unit: another program manages it"
     if uid == 0:
-        below = names[slices:] if manager is None else names[manager + 1 :]
-        if manager is not None:
-            below = below[_leading_slices(below) :]
-        if len(below) != 1 or (manager is not None and manager != slices):
-            return 0, "", _deeper(names)
         return slices, names[slices - 1] if slices else "", ""
-    own_slice = ["user.slice", f"user-{uid}.slice"]
-    if names[:2] != own_slice:
-        why = f"unit {names[-1]} is not one of uid {uid}: its manager cannot make a scope in the same slice"
-        return 0, "", f"{why}; {_DELEGATE_HINT}"
-    if names[2:3] != [f"user@{uid}.service"]:
-        # A login session: the user's manager has the slice of the user in common with it.
-        return (2, "", "") if len(names) == 3 else (0, "", _deeper(names))
-    below = names[3:]
-    slices = _leading_slices(below)
-    if len(below) - slices != 1:
-        return 0, "", _deeper(names)
-    return 3 + slices, below[slices - 1] if slices else "", ""
+    manager = ["user.slice", f"user-{uid}.slice", f"user@{uid}.service"]
+    if names[:3] != manager:  # a login session, sudo, a system service
+        return (2 if names[:2] == manager[:2] else int(names[0] == manager[0])), "", ""
+    inside = names[3:]
+    slices = _leading_slices(inside)
+    return 3 + slices, inside[slices - 1] if slices else "", ""
 
 
 def _leading_slices(names: list[str]) -> int:
     return next((place for place, name in enumerate(names) if not name.endswith(".slice")), len(names))
-
-
-def _deeper(names: list[str]) -> str:
-    return f"/{'/'.join(names)} lies inside another unit: another program manages it"
 
 
 def _with_limits(own: str, levels: int, slice_name: str) -> ScopeTerms:

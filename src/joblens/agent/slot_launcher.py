@@ -3,15 +3,17 @@
 Children of a process are born in its groups, so no job has to be moved (which waits for the kernel) and
 the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare `python -I -S`.
 
-  owner -> launcher   ("counters", paths, place of the peak, descriptor) the files of the groups to read after
-                      each job; the peak among them is read through the descriptor that both have, and reset
-                      (-1: it cannot be); what the kernel has counted of packets, where it does, is read
-                      with them
+  owner -> launcher   ("groups", files to join them, packets?, peak?) with the descriptors that these say:
+                      where the owner can make the groups only once this process runs, and first of all
+                      ("counters", paths, place of the peak) the files of the groups to read after each job;
+                      the peak among them is read through the descriptor that both have, and reset, where
+                      it can be; what the kernel has counted of packets, where it does, is read with them
                       [(uuid, argv, env changes, cwd, folder, streams, place in the ledger, sent ahead?)…];
                       large: ("part", bytes)…
                       ("start",)
                       ("reap",) when what outlived the job has been ended  |  () to end
-  launcher -> owner   ("hello", pid)  ("counters", contents)
+  launcher -> owner   ("hello", pid), or ("failed", errno, "join" or "open", path), and it ends
+                      ("counters", contents)
                       ("done", wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
                       stderr bytes, logs directory, others alive, contents)
                       ("failed", errno, stage, name)
@@ -135,11 +137,12 @@ class CountedCalls:
 
 
 class SlotLauncher:
-    def __init__(self, socket: int, permits: int, packets: int, files: str, ledger: str, logs: str) -> None:
-        self.socket = socket
-        os.set_inheritable(socket, False)  # a job that held it would hide this process's end
-        self.permits = permits
-        os.set_inheritable(permits, False)
+    def __init__(
+        self, ends: tuple[int, int], descriptors: tuple[int, int], files: str, ledger: str, logs: str
+    ) -> None:
+        self.socket, self.permits = ends
+        os.set_inheritable(self.socket, False)  # a job that held it would hide this process's end
+        os.set_inheritable(self.permits, False)
         self.owner_is_there = True
         self.is_clean = True  # nothing of the last job is left behind
         self.files = files  # path prefix of the two files jobs print to
@@ -151,7 +154,9 @@ class SlotLauncher:
         self.parts: list[bytes] = []
         self.counters: list[int] = []
         self.contents: list[bytes] = []  # as they were last read
-        self.peak = -1
+        packets, self.peak = descriptors  # -1: there is none
+        if self.peak >= 0:
+            os.set_inheritable(self.peak, False)
         self.packets = _mapped(packets) if packets >= 0 else None
         self.own_ns = 0
         self.tally = launcher.Tally()
@@ -199,13 +204,10 @@ class SlotLauncher:
         for suffix in ("out", "err"):
             launcher.remove_file(f"{self.files}.{suffix}")
 
-    def _open_counters(self, paths: list[str], peak_place: int, peak: int) -> None:
-        self.peak = peak
-        if peak >= 0:
-            os.set_inheritable(peak, False)
+    def _open_counters(self, paths: list[str], peak_place: int) -> None:
         for place, path in enumerate(paths):
-            is_shared = place == peak_place and peak >= 0
-            self.counters.append(peak if is_shared else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            is_shared = place == peak_place and self.peak >= 0
+            self.counters.append(self.peak if is_shared else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         self._answer("counters", self._read_counters()[0])
 
     def _read_counters(self) -> tuple[list[bytes], int]:
@@ -439,31 +441,39 @@ def _mapped(descriptor: int) -> Any:
     return memory
 
 
-def _set_limits(limits: str) -> None:
-    """The owner has more for itself than its jobs are to have."""
-    import resource
-
-    for limit in limits.split(","):
-        which, soft, hard = map(int, limit.split(":"))
-        resource.setrlimit(which, (soft, hard))
-
-
 def main() -> None:
-    socket, permits, packets, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
+    socket, permits, packets, peak, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
+    descriptors = int(packets), int(peak)
     if limits:
-        _set_limits(limits)
+        from slot_launcher_start import set_limits  # type: ignore[import-not-found]  # the file beside this
+
+        set_limits(limits)
     launcher.become_subreaper()
+    if attach == [""]:  # they are not made yet
+        from slot_launcher_start import receive_groups
+
+        attach, descriptors = receive_groups(int(socket))
     for path in attach:
-        descriptor = os.open(path, os.O_WRONLY)
-        os.write(descriptor, b"0")
-        os.close(descriptor)
+        try:
+            descriptor = os.open(path, os.O_WRONLY)
+            os.write(descriptor, b"0")
+            os.close(descriptor)
+        except OSError as error:
+            os.write(int(socket), marshal.dumps(("failed", error.errno or 0, "join", path)))
+            return
     nothing = os.open("/dev/null", os.O_RDWR)
     for place in (0, 1, 2):
         os.dup2(nothing, place)
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
-    slot = SlotLauncher(int(socket), int(permits), int(packets), files, ledger, logs)
+    try:
+        slot = SlotLauncher((int(socket), int(permits)), descriptors, files, ledger, logs)
+    except OSError as error:
+        os.write(
+            int(socket), marshal.dumps(("failed", error.errno or 0, "open", launcher.as_text(error.filename)))
+        )
+        return
     if leash:
         _end_with_owner(slot, [os.path.dirname(path) for path in attach])
     slot.run()

@@ -48,6 +48,8 @@ def proc(tmp_path: Path) -> str:
             id="user in a terminal of a desktop",
         ),
         pytest.param(ALICE, f"{HER_MANAGER}/init.scope", "", id="user in her manager"),
+        pytest.param(ALICE, "user.slice/user-0.slice/session-4.scope", "", id="user through sudo"),
+        pytest.param(ALICE, "system.slice/her.service", "", id="user in a system service"),
         pytest.param(0, "user.slice/user-0.slice/session-1.scope", "user-0.slice", id="root over ssh"),
         pytest.param(0, f"{HER_SLICE}/session-3.scope", "user-1000.slice", id="root through sudo"),
         pytest.param(0, "system.slice/cron.service", "system.slice", id="root in a system service"),
@@ -68,10 +70,6 @@ def test_a_unit_without_limits_allows_a_scope_in_its_slice(
 @pytest.mark.parametrize(
     ("uid", "own", "reason"),
     [
-        pytest.param(ALICE, "system.slice/her.service", "not one of uid 1000", id="user in a system service"),
-        pytest.param(
-            ALICE, "user.slice/user-1001.slice/session-4.scope", "not one of uid 1000", id="user through sudo"
-        ),
         pytest.param(
             ALICE, f"{HER_MANAGER}/app.slice/tmux.service/jobs", "another program", id="deeper in a unit"
         ),
@@ -93,7 +91,7 @@ def test_a_unit_without_limits_allows_a_scope_in_its_slice(
         pytest.param(0, "", "not the group of a systemd unit", id="root of a cgroup namespace"),
     ],
 )
-def test_jobs_stay_where_another_program_or_another_manager_put_joblens(
+def test_jobs_stay_where_another_program_put_joblens(
     tmp_path: Path, proc: str, uid: int, own: str, reason: str
 ) -> None:
     assert reason in scope_terms(machine(tmp_path, own), uid, proc).refusal
@@ -144,6 +142,15 @@ def test_limits_of_the_slice_hold_in_the_scope_too(tmp_path: Path, proc: str) ->
 def test_root_leaves_no_limit_of_a_users_manager_behind(tmp_path: Path, proc: str) -> None:
     layout = limited(tmp_path, OWN, {f"{HER_MANAGER}/memory.high": "1048576\n"})
     assert f"{HER_MANAGER} has a limit (memory.high" in scope_terms(layout, 0, proc).refusal
+
+
+def test_a_user_in_a_system_service_escapes_neither_its_limits_nor_those_of_its_slice(
+    tmp_path: Path, proc: str
+) -> None:
+    for limited_group in ("system.slice/her.service", "system.slice"):
+        mount = tmp_path / limited_group.replace("/", "-")
+        layout = limited(mount, "system.slice/her.service", {f"{limited_group}/cpu.max": "5000 10000\n"})
+        assert f"{limited_group} has a limit (cpu.max" in scope_terms(layout, ALICE, proc).refusal
 
 
 def test_the_scope_takes_over_the_smallest_limit_on_tasks_that_it_leaves(tmp_path: Path, proc: str) -> None:
