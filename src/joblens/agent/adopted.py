@@ -149,6 +149,11 @@ class AdoptedJob:
     def was_asked_to_stop(self) -> bool:
         return self._life.cause is not EndCause.NONE
 
+    @property
+    def is_steady(self) -> bool:
+        """It runs, and nothing is under way that only this process can finish."""
+        return self._main_fd >= 0 and not self.is_over and not self.was_asked_to_stop
+
     def output(self, max_bytes: int) -> OutputFiles | None:
         """The files it writes to, where it writes to files."""
         folder = self._attempt.logs_dir
@@ -231,6 +236,8 @@ class AdoptedJob:
         kit, uuid = self._kit, self.job.uuid
         self._main_fd = self._let_go(self._main_fd)
         self._launcher_fd = self._let_go(self._launcher_fd)
+        with contextlib.suppress(OSError):  # it is a child where this process was restarted in place
+            os.waitpid(self._attempt.launcher_pid or 0, os.WNOHANG)
         kit.loop.remove_timed(self)
         kit.sampler.remove(uuid)
         kit.sampler.remove(watch_name(uuid))

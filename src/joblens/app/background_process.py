@@ -12,13 +12,12 @@ from joblens.app.settings import load_settings
 from joblens.model.errors import JoblensError
 from joblens.model.settings import Settings
 from joblens.views.standard_streams import guard_standard_error
+from joblens.views.style import clean_text
 
 _LOG_BYTES = 5 * 1024**2
 
 
 def log_line(what: str, text: str) -> None:
-    from joblens.views.style import clean_text
-
     sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what} {os.getpid()}: {clean_text(text)}\n")
     sys.stderr.flush()
 
