@@ -442,6 +442,14 @@ class QueueWorker:
         self._unwanted.add(uuid)
         self._end_job(uuid, at_once=True)
 
+    def forgo_end(self, uuid: str) -> None:
+        """Gives the job back once it is over, and writes nothing of its end; not a job that must not run
+        twice. From any thread."""
+        held = self._claimed.get(uuid)
+        if held is not None and not must_not_run_twice(held.claim):
+            self._kit.recorder.muted.add(uuid)
+            self._unwanted.add(uuid)
+
     def cancel(self, uuid: str) -> None:
         self._end_job(uuid, at_once=False)
 

@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from joblens.agent.added_jobs import secrets_of_batch
 from joblens.agent.kit import Kit
 from joblens.agent.locks import RunLock, remove_idle_folders
+from joblens.agent.login_session import name_stop
 from joblens.agent.run_attempts import RunSetup
 from joblens.agent.run_driver import RunDriver
 from joblens.agent.run_facts import RunFacts
@@ -153,6 +154,7 @@ class _Driving:
         kit = open_kit(
             self._settings, self._take_sample, allow_many_files(), self._log.warn, self._keep_journaled
         )
+        kit = structs.replace(kit, complete=name_stop)
         kit.add_secrets(self._secrets)
         if self._secrets:
             kit.recorder.sieve = self._without_secrets

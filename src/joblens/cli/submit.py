@@ -12,7 +12,7 @@ from joblens.cli.option_table import QUEUE_OPTIONS, SPEC_OPTIONS
 from joblens.cli.options import shared_options
 from joblens.cli.run_on_engine import check_options
 from joblens.cli.run_options import take_queue_options
-from joblens.cli.submitted import told
+from joblens.cli.submitted import collecting, told
 from joblens.cli.tool_command import ToolOrSpecCommand, with_tool
 from joblens.model.errors import InputError
 
@@ -71,5 +71,6 @@ def _submit_here(session: Session, given: dict[str, Any]) -> None:
     from joblens.app.submitting import submit
 
     prepared = prepare(request_from(given, background=True), session.settings)
-    record = submit(prepared, session.settings, session.options.config, session.warn)
-    told(session, record, given, session.care)
+    warnings, warn = collecting(session)
+    record = submit(prepared, session.settings, session.options.config, warn)
+    told(session, record, given, session.care, warnings)
