@@ -65,6 +65,13 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 T = TypeVar("T")
 
+
+def python_path(*folders: str | Path) -> str:
+    """Returns a PYTHONPATH with these folders first. The rest is how the tests themselves find joblens and
+    its packages, which need not be installed for the interpreter."""
+    return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 XDG_FOLDERS = {
     "XDG_CONFIG_HOME": "config",
     "XDG_DATA_HOME": "data",

@@ -20,7 +20,7 @@ from joblens.app.working import worker_lock
 from joblens.model.delivery import WorkerInfo
 from joblens.model.job import Status
 from joblens.model.writes import JobQueued, TicketMade
-from tests.conftest import RunJoblens, wait_until
+from tests.conftest import RunJoblens, python_path, wait_until
 from tests.integration.engines import Engine
 from tests.integration.tool_images import host_container
 from tests.servers import RedisServer
@@ -53,7 +53,7 @@ def without_celery(folder: Path) -> dict[str, str]:
     for name in ("celery", "kombu"):
         (folder / "hidden" / name).mkdir(parents=True)
         (folder / "hidden" / name / "__init__.py").write_text("raise ImportError('not installed')\n")
-    return {"PYTHONPATH": str(folder / "hidden")}
+    return {"PYTHONPATH": python_path(folder / "hidden")}
 
 
 def bash(script: str, **params: Any) -> dict[str, Any]:
