@@ -21,6 +21,12 @@ class Leftovers:
         self._loop = loop
         self._asked: SimpleQueue[tuple[str, Attempt, Callable[[], None]]] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._waiting = 0
+        self._lock = threading.Lock()
+
+    @property
+    def is_busy(self) -> bool:
+        return self._waiting > 0
 
     def may_exist(self, attempt: Attempt | None) -> bool:
         """Returns at once."""
@@ -31,6 +37,8 @@ class Leftovers:
         if not was_left_here(attempt, self._host):
             self._loop.call(then)
             return
+        with self._lock:
+            self._waiting += 1
         self._asked.put((uuid, attempt, then))
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="joblens-leftovers", daemon=True)
@@ -44,4 +52,6 @@ class Leftovers:
                 path = container_left(uuid, attempt, self._spool_dir, self._host)
                 if path is not None:
                     remove_container(uuid, path)
+            with self._lock:
+                self._waiting -= 1
             self._loop.call(then)
