@@ -24,6 +24,8 @@ from tests.contract.store_builders import whole_job
 from tests.integration import past_jobs
 from tests.integration.plot_material import documented_torc_file, fan_plan, fill_run, torc_file
 
+pytestmark = pytest.mark.needs("plotly", "matplotlib")
+
 
 @pytest.fixture
 def run(store_path: Path) -> Run:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("psycopg")
+
 from joblens.agent.locks import SupervisorLock
 from joblens.app.owning import current_user
 from joblens.app.places import spool_dir, store_home

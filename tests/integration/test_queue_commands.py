@@ -261,6 +261,7 @@ def test_a_broker_in_the_settings_that_is_none_is_refused_and_nothing_is_queued(
     assert not store_path.exists()
 
 
+@pytest.mark.needs("celery")
 def test_a_broker_that_is_away_is_told_and_jobs_stay_queued(desk: RunJoblens, tmp_path: Path) -> None:
     url = f"redis+socket://{tmp_path}/nobody.sock"
     health = desk("health", "--broker", url, "--json", code=1).json
@@ -377,6 +378,7 @@ def test_a_program_that_only_an_image_has_is_no_mistake(
     assert "there is no tool or command" not in done.stderr
 
 
+@pytest.mark.needs("celery")
 def test_health_looks_at_the_broker_also_without_the_store(joblens: RunJoblens, tmp_path: Path) -> None:
     store = f"{tmp_path}/broken.db"
     Path(store).write_text("this is no database, " * 100)
