@@ -321,7 +321,7 @@ def test_ctrl_c_ends_the_waiting_and_says_that_the_job_goes_on(desk: RunJoblens,
     waiting.stdout.readline()
     waiting.send_signal(signal.SIGINT)
     _, said = waiting.communicate()
-    assert f"job {uuid} goes on; to end it: joblens cancel {uuid}" in said
+    assert f"job {uuid} keeps running; to end it: joblens cancel {uuid}" in said
     desk("cancel", uuid, code=0)
 
 
