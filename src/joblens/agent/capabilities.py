@@ -13,7 +13,7 @@ from joblens.agent.capability_network import network_capabilities
 from joblens.agent.capability_slurm import slurm_group_capability
 from joblens.agent.gap_fixes import GROUP_FIX, fix_for_number
 from joblens.agent.groups import GroupFactory, JobGroups
-from joblens.agent.systemd_scope import user_systemd_available
+from joblens.agent.systemd_manager import manager_sockets
 from joblens.model.capability import Capability
 from joblens.model.errors import AccountingUnavailable, JoblensError
 from joblens.probes.cgroup import CgroupProbe
@@ -158,7 +158,7 @@ def _process_tree() -> Capability:
 
 def _systemd_scope(trial: _Trial) -> Capability:
     """A way out where groups cannot be made; where they can, or on v1 alone, nobody needs it."""
-    name, systemd = "systemd scope", user_systemd_available()
+    name, systemd = "systemd scope", bool(manager_sockets())
     if trial.refusal is None or trial.kind in ("cgroup-v1", "none"):
         reason = "not needed: joblens can make groups itself" if trial.refusal is None else "needs cgroup v2"
         return Capability(area="accounting", name=name, available=False, applies=False, reason=reason)

@@ -36,7 +36,7 @@ class NodeMeasurement:
         self._clock = clock
         self._lock = threading.Lock()
         job = _stand_in(order)
-        self._groups = accountant.groups_for(job)
+        self._groups = accountant.groups_for_process(job.uuid, job.accounting, None)
         limits = limit(job, self._groups)
         self._watch = LimitWatch(limits.watched_memory_bytes, limits.watched_pids)
         main = CgroupProbe(self._groups.paths, self._groups.kind) if self._groups else None

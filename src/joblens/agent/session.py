@@ -143,15 +143,16 @@ class JobSession:
             groups=tuple(self._groups.paths.values()) if self._groups else (),
             leash=("job" if in_container is None else "container") if kit.is_leashed else "",
         )
-        self._measurement = self._measure(launcher.launcher_pid, pid if self._main_process_joins else None)
+        self._measurement = self._measure(launcher.pid, pid if self._main_process_joins else None)
         return Attempt(
             started_at_us=kit.clock.now_us(),
             owner=kit.owner,
             pid=pid,
             pid_start_ticks=start_ticks,
-            launcher_pid=launcher.launcher_pid,
-            launcher_start_ticks=process_start_ticks(launcher.launcher_pid),
+            launcher_pid=launcher.pid,
+            launcher_start_ticks=process_start_ticks(launcher.pid),
             accounting=self._accounting,
+            accounting_reason=kit.accountant.reason_for(self.job) if in_container is None else "",
             groups=dict(self._groups.paths) if self._groups else {},
             enforced_by=self._limits.enforced_by,
             logs_dir=self._output.directory if self._output else "",
@@ -186,15 +187,14 @@ class JobSession:
             self._launcher.give(self._plan)
             return self._launcher
         self._kit.instruments.get_ready(self.job)
+        self._launcher = LauncherProcess(self._plan)
         if self._container is not None:
-            self._launcher = LauncherProcess(self._plan)
             self._container.begin(self._launcher, accountant, self._plan)
             return self._launcher
-        self._launcher, is_in_scope = self._start_launcher()
-        if is_in_scope:
-            processes.groups = accountant.groups_in_scope(self.job, self._launcher.launcher_pid)
-        else:
-            processes.groups = accountant.groups_for(self.job)
+        # systemd may have to be asked for them, while the launcher comes up.
+        processes.groups = accountant.groups_for_process(
+            self.job.uuid, self.job.accounting, self._launcher.pid
+        )
         return self._launcher
 
     def _measure(self, launcher_pid: int, main_pid: int | None) -> Measurement:
@@ -223,16 +223,6 @@ class JobSession:
             self._nodes.watch(meter, groups, on_over=self._over_elsewhere, on_follow=self._look_often)
             details = (*details, self._nodes)
         return Measurement(self.job, kit.recorder, meter, details, self._on_sample)
-
-    def _start_launcher(self) -> tuple[LauncherProcess, bool]:
-        """-> the launcher, and whether systemd gave it a scope of its own."""
-        prefix = self._kit.accountant.scope_prefix(self.job)
-        if prefix:
-            try:
-                return LauncherProcess(self._plan, prefix), True
-            except LaunchError:
-                self._kit.accountant.give_up_scopes()
-        return LauncherProcess(self._plan), False
 
     def _begin(self, attempt: Attempt) -> None:
         """Everything needed to find the job again is on disk before its first instruction runs."""

@@ -215,6 +215,7 @@ class Slot:
             launcher_pid=home.launcher.pid,
             launcher_start_ticks=home.launcher.start_ticks,
             accounting=home.kind,
+            accounting_reason=kit.accountant.reason_for(slot_job.job),
             groups=home.paths,
             base=self._numbers.base_of_attempt(),
             kernel=kit.host.kernel,

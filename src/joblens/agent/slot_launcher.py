@@ -3,15 +3,17 @@
 Children of a process are born in its groups, so no job has to be moved (which waits for the kernel) and
 the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare `python -I -S`.
 
-  owner -> launcher   ("counters", paths, place of the peak, descriptor) the files of the groups to read after
-                      each job; the peak among them is read through the descriptor that both have, and reset
-                      (-1: it cannot be); what the kernel has counted of packets, where it does, is read
-                      with them
+  owner -> launcher   ("groups", files to join them, packets?, peak?) with the descriptors that these say:
+                      where the owner can make the groups only once this process runs, and first of all
+                      ("counters", paths, place of the peak) the files of the groups to read after each job;
+                      the peak among them is read through the descriptor that both have, and reset, where
+                      it can be; what the kernel has counted of packets, where it does, is read with them
                       [(uuid, argv, env changes, cwd, folder, streams, place in the ledger, sent ahead?)…];
                       large: ("part", bytes)…
                       ("start",)
                       ("reap",) when what outlived the job has been ended  |  () to end
-  launcher -> owner   ("hello", pid)  ("counters", contents)
+  launcher -> owner   ("hello", pid), or ("failed", errno, "join" or "open", path), and it ends
+                      ("counters", contents)
                       ("done", wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
                       stderr bytes, logs directory, others alive, contents)
                       ("failed", errno, stage, name)
@@ -43,14 +45,7 @@ if TYPE_CHECKING:
 import launcher  # type: ignore[import-not-found]  # noqa: E402 - beside this one; no package here
 
 _MAX_MESSAGE = 1 << 17
-_OTHERS = (
-    _signal.SIGINT,
-    _signal.SIGTERM,
-    _signal.SIGHUP,
-    _signal.SIGQUIT,
-    _signal.SIGTSTP,
-    _signal.SIGUSR2,
-)
+_OTHERS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGUSR2)
 # Python ignores the first two itself; what was ignored before (nohup) stays so for jobs.
 _DEFAULTS = (
     _signal.SIGPIPE,
@@ -59,7 +54,6 @@ _DEFAULTS = (
 )
 _RSS_SLACK_BYTES = 1 << 20
 _COUNTER_BYTES = 16384
-_PACKET_BYTES = 128
 _NO_IO = (0,) * 7  # what all of them did is added in one piece
 _EINVAL = 22
 _REAP_PATIENCE_NS = 2_000_000_000
@@ -137,12 +131,11 @@ class CountedCalls:
 
 class SlotLauncher:
     def __init__(
-        self, socket: int, permits: int, packets: int, files: str, ledger: str, logs: str, groups: list[str]
+        self, ends: tuple[int, int], descriptors: tuple[int, int], files: str, ledger: str, logs: str
     ) -> None:
-        self.socket = socket
-        os.set_inheritable(socket, False)  # a job that held it would hide this process's end
-        self.permits = permits
-        os.set_inheritable(permits, False)
+        self.socket, self.permits = ends
+        os.set_inheritable(self.socket, False)  # a job that held it would hide this process's end
+        os.set_inheritable(self.permits, False)
         self.owner_is_there = True
         self.is_clean = True  # nothing of the last job is left behind
         self.files = files  # path prefix of the two files jobs print to
@@ -154,10 +147,17 @@ class SlotLauncher:
         self.parts: list[bytes] = []
         self.counters: list[int] = []
         self.contents: list[bytes] = []  # as they were last read
-        self.peak = self.peak_place = -1
-        self.groups = groups
+        self.peak_place = -1
+        self.groups: list[str] = []
         self.outlived: tuple[Any, ...] = ()  # uuid, place, answer of a job of which processes still run
-        self.packets = _mapped(packets) if packets >= 0 else None
+        packets, self.peak = descriptors  # -1: there is none
+        if self.peak >= 0:
+            os.set_inheritable(self.peak, False)
+        self.packets: Any = None
+        if packets >= 0:
+            from slot_launcher_start import mapped_packets  # type: ignore[import-not-found]
+
+            self.packets = mapped_packets(packets)
         self.own_ns = 0
         self.tally = launcher.Tally()
         self.rss_floor = self._own_peak_rss()
@@ -209,13 +209,11 @@ class SlotLauncher:
             except OSError:
                 pass
 
-    def _open_counters(self, paths: list[str], peak_place: int, peak: int) -> None:
-        self.peak, self.peak_place = peak, peak_place
-        if peak >= 0:
-            os.set_inheritable(peak, False)
+    def _open_counters(self, paths: list[str], peak_place: int) -> None:
+        self.peak_place = peak_place
         for place, path in enumerate(paths):
-            is_shared = place == peak_place and peak >= 0
-            self.counters.append(peak if is_shared else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            is_shared = place == peak_place and self.peak >= 0
+            self.counters.append(self.peak if is_shared else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         self._answer("counters", self._read_counters()[0])
 
     def _read_counters(self) -> tuple[list[bytes], int]:
@@ -458,43 +456,41 @@ def _found(program: bytes, path: bytes) -> bytes:
     raise FileNotFoundError(2, "not found", program)
 
 
-def _mapped(descriptor: int) -> Any:
-    """Memory that the kernel counts packets in. The descriptor is not handed on to jobs."""
-    import mmap
-
-    memory = mmap.mmap(descriptor, _PACKET_BYTES, mmap.MAP_SHARED, mmap.PROT_READ)
-    os.close(descriptor)
-    return memory
-
-
-def _set_limits(limits: str) -> None:
-    """The owner has more for itself than its jobs are to have."""
-    import resource
-
-    for limit in limits.split(","):
-        which, soft, hard = map(int, limit.split(":"))
-        resource.setrlimit(which, (soft, hard))
-
-
 def main() -> None:
-    socket, permits, packets, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
+    socket, permits, packets, peak, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
+    descriptors = int(packets), int(peak)
     if limits:
-        _set_limits(limits)
+        from slot_launcher_start import set_limits  # the file beside this
+
+        set_limits(limits)
     launcher.become_subreaper()
+    if attach == [""]:  # they are not made yet
+        from slot_launcher_start import receive_groups
+
+        attach, descriptors = receive_groups(int(socket))
     for path in attach:
-        descriptor = os.open(path, os.O_WRONLY)
-        os.write(descriptor, b"0")
-        os.close(descriptor)
+        try:
+            descriptor = os.open(path, os.O_WRONLY)
+            os.write(descriptor, b"0")
+            os.close(descriptor)
+        except OSError as error:
+            os.write(int(socket), marshal.dumps(("failed", error.errno or 0, "join", path)))
+            return
     nothing = os.open("/dev/null", os.O_RDWR)
     for place in (0, 1, 2):
         os.dup2(nothing, place)
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
-    groups = [os.path.dirname(path) for path in attach]
-    slot = SlotLauncher(int(socket), int(permits), int(packets), files, ledger, logs, groups)
+    try:
+        slot = SlotLauncher((int(socket), int(permits)), descriptors, files, ledger, logs)
+    except OSError as error:
+        name = launcher.as_text(error.filename)
+        os.write(int(socket), marshal.dumps(("failed", error.errno or 0, "open", name)))
+        return
+    slot.groups = [os.path.dirname(path) for path in attach]
     if leash:
         from launcher_leash import end_slot_with_owner
 
-        end_slot_with_owner(groups, slot.remove_files)
+        end_slot_with_owner(slot.groups, slot.remove_files)
     slot.run()

@@ -175,6 +175,7 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     launcher_pid: int | None = None
     launcher_start_ticks: int | None = None
     accounting: str = ""  # cgroup-v2, cgroup-hybrid, cgroup-v1, process-tree, none, in-process
+    accounting_reason: str = ""  # why no control groups with all controllers; empty: it had them
     groups: dict[str, str] = field(default_factory=dict)  # hierarchy -> directory of the job's group
     base: dict[str, int] = field(default_factory=dict)  # counters of reused groups at the start
     enforced_by: dict[str, str] = field(default_factory=dict)  # limit -> mechanism
