@@ -45,16 +45,15 @@ if TYPE_CHECKING:
 import launcher  # type: ignore[import-not-found]  # noqa: E402 - beside this one; no package here
 
 _MAX_MESSAGE = 1 << 17
-_IGNORED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP)
+_OTHERS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGUSR2)
 # Python ignores the first two itself; what was ignored before (nohup) stays so for jobs.
 _DEFAULTS = (
     _signal.SIGPIPE,
     _signal.SIGXFSZ,
-    *(number for number in (*_IGNORED, _signal.SIGUSR2) if _signal.getsignal(number) != _signal.SIG_IGN),
+    *(number for number in _OTHERS if _signal.getsignal(number) != _signal.SIG_IGN),
 )
 _RSS_SLACK_BYTES = 1 << 20
 _COUNTER_BYTES = 16384
-_PACKET_BYTES = 128
 _NO_IO = (0,) * 7  # what all of them did is added in one piece
 _EINVAL = 22
 _REAP_PATIENCE_NS = 2_000_000_000
@@ -132,9 +131,8 @@ class CountedCalls:
 
 class SlotLauncher:
     def __init__(
-        self, ends: tuple[int, int], descriptors: tuple[int, int], paths: tuple[str, ...], groups: list[str]
+        self, ends: tuple[int, int], descriptors: tuple[int, int], files: str, ledger: str, logs: str
     ) -> None:
-        files, ledger, logs = paths
         self.socket, self.permits = ends
         os.set_inheritable(self.socket, False)  # a job that held it would hide this process's end
         os.set_inheritable(self.permits, False)
@@ -149,17 +147,17 @@ class SlotLauncher:
         self.parts: list[bytes] = []
         self.counters: list[int] = []
         self.contents: list[bytes] = []  # as they were last read
+        self.peak_place = -1
+        self.groups: list[str] = []
+        self.outlived: tuple[Any, ...] = ()  # uuid, place, answer of a job of which processes still run
         packets, self.peak = descriptors  # -1: there is none
         if self.peak >= 0:
             os.set_inheritable(self.peak, False)
-        self.peak_place = -1  # among the counters
-        self.groups = groups
-        self.outlived: tuple[Any, ...] = ()  # uuid, place, answer of a job of which processes still run
         self.packets: Any = None
         if packets >= 0:
-            from slot_launcher_start import map_packets  # type: ignore[import-not-found]  # beside this one
+            from slot_launcher_start import mapped_packets  # type: ignore[import-not-found]
 
-            self.packets = map_packets(packets, _PACKET_BYTES)
+            self.packets = mapped_packets(packets)
         self.own_ns = 0
         self.tally = launcher.Tally()
         self.rss_floor = self._own_peak_rss()
@@ -462,7 +460,7 @@ def main() -> None:
     socket, permits, packets, peak, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
     descriptors = int(packets), int(peak)
     if limits:
-        from slot_launcher_start import set_limits
+        from slot_launcher_start import set_limits  # the file beside this
 
         set_limits(limits)
     launcher.become_subreaper()
@@ -482,18 +480,17 @@ def main() -> None:
     for place in (0, 1, 2):
         os.dup2(nothing, place)
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
-    for number in _IGNORED:
+    for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
-    groups = [os.path.dirname(path) for path in attach]
     try:
-        slot = SlotLauncher((int(socket), int(permits)), descriptors, (files, ledger, logs), groups)
+        slot = SlotLauncher((int(socket), int(permits)), descriptors, files, ledger, logs)
     except OSError as error:
-        os.write(
-            int(socket), marshal.dumps(("failed", error.errno or 0, "open", launcher.as_text(error.filename)))
-        )
+        name = launcher.as_text(error.filename)
+        os.write(int(socket), marshal.dumps(("failed", error.errno or 0, "open", name)))
         return
+    slot.groups = [os.path.dirname(path) for path in attach]
     if leash:
         from launcher_leash import end_slot_with_owner
 
-        end_slot_with_owner(groups, slot.remove_files)
+        end_slot_with_owner(slot.groups, slot.remove_files)
     slot.run()

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import _socket
 import marshal
+import mmap
 import os
+import resource
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 _MAX_MESSAGE = 1 << 17
+_PACKET_BYTES = 128
 
 
 def receive_groups(end: int) -> tuple[list[str], tuple[int, int]]:
@@ -30,19 +29,15 @@ def receive_groups(end: int) -> tuple[list[str], tuple[int, int]]:
     return attach, (packets, sent.pop(0) if has_peak else -1)
 
 
+def mapped_packets(descriptor: int) -> mmap.mmap:
+    """Memory that the kernel counts packets in. The descriptor is not handed on to jobs."""
+    memory = mmap.mmap(descriptor, _PACKET_BYTES, mmap.MAP_SHARED, mmap.PROT_READ)
+    os.close(descriptor)
+    return memory
+
+
 def set_limits(limits: str) -> None:
     """The owner has more for itself than its jobs are to have."""
-    import resource
-
     for limit in limits.split(","):
         which, soft, hard = map(int, limit.split(":"))
         resource.setrlimit(which, (soft, hard))
-
-
-def map_packets(descriptor: int, size: int) -> Any:
-    """Memory that the kernel counts packets in. The descriptor is not handed on to jobs."""
-    import mmap
-
-    memory = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ)
-    os.close(descriptor)
-    return memory
