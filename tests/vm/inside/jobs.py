@@ -27,6 +27,9 @@ def fill(megabytes):
     block = bytearray(megabytes << 20)
     block[::4096] = b"x" * len(block[::4096])
     return block
+def finish(truth):  # ends without the work of a usual exit, which the truth could not contain
+    print(truth, flush=True)
+    os._exit(0)
 """
 
 
