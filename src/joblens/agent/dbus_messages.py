@@ -122,7 +122,7 @@ def _header_field(code: int, signature: str, value: str) -> bytes:
 
 
 def values_of(message: Message, signature: str) -> list[Any]:
-    """The first values of the body: basic types, and variants of those."""
+    """The first values of the body: basic types, and variants of those and of arrays of strings."""
     return _Reader(message).values(signature)
 
 
