@@ -15,10 +15,10 @@ from typing import Any
 
 from tests.vm.image import Image, Report
 
-BOOT_S = 300.0  # emulated and beside other work
+BOOT_S = 600.0  # emulated and beside other work
 KERNEL_S = 20.0  # first line on the console; KVM that cannot run the kernel shows none
 POWER_OFF_S = 60.0
-STEP_S = 240.0
+STEP_S = 600.0  # a guard against hangs, not a measure: the host may be busy
 IS_QUICK = bool(os.environ.get("JOBLENS_VM_QUICK"))  # fewer forks and tries
 MEMORY_MB = 3072
 CPUS = 2

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-COMMAND_S = 150.0
+COMMAND_S = 400.0
 
 # Burns CPU time and prints the seconds that the kernel counted for the process and its children.
 BURN = """
@@ -27,6 +27,9 @@ def fill(megabytes):
     block = bytearray(megabytes << 20)
     block[::4096] = b"x" * len(block[::4096])
     return block
+def finish(truth):  # ends without the work of a usual exit, which the truth could not contain
+    print(truth, flush=True)
+    os._exit(0)
 """
 
 
