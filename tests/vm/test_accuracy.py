@@ -48,7 +48,7 @@ def test_a_daemon_is_counted_in_full_or_flagged(situation: Session, summary: Sum
     truth = float(job["stdout"])
     off = 100 * (job["cpu_s"] - truth) / truth
     summary.note(situation.name, "daemon", flagged(f"{off:+.1f} %", job, "cpu_total_usec"))
-    # The truth lacks the start of the shell and the end of each process.
+    # The truth lacks the end of each process.
     assert -1 <= off <= 10 or is_lower_bound(job, "cpu_total_usec", is_less=off < 0), (
         f"off by {off:+.2f} %: {job}"
     )
