@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from joblens.agent.group_places import GROUP_HINT
 from joblens.agent.groups import GroupFactory, JobGroups
 from joblens.agent.meter import JobMeter
-from joblens.agent.systemd_scope import enter_leaf, scope_argv, user_systemd_available
 from joblens.model.errors import AccountingUnavailable
 from joblens.model.job import BY_AFFINITY, Accounting, Job, Requirements
 from joblens.ports.clock import Clock
@@ -15,9 +16,13 @@ from joblens.ports.probe import Probe
 from joblens.probes.cgroup import CgroupProbe
 from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.host import HostProbe
+from joblens.probes.kernel_files import read_text
 from joblens.probes.process_tree import ProcessTreeProbe
 from joblens.probes.processes import ProcessesProbe
 from joblens.probes.recent import RecentReading
+
+if TYPE_CHECKING:  # most machines need no scope
+    from joblens.agent.systemd_scope import OwnScope
 
 PROCESS_TREE = "process-tree"
 BY_WATCHING = "watched by joblens"
@@ -50,8 +55,9 @@ class Accountant:
         self._owner_mark = owner_mark
         self._host = RecentReading(HostProbe())
         self._factory: GroupFactory | None = None
-        self._why_not: AccountingUnavailable | None = None
-        self._scope_is_wanted: bool | None = None  # None: not looked yet
+        self._unavailable: AccountingUnavailable | None = None  # why there is no factory
+        self._scope: OwnScope | None = None
+        self._why_no_scope: str | None = None  # None: not known yet; empty: there is one, or none is needed
 
     @property
     def parent(self) -> str | None:
@@ -65,60 +71,44 @@ class Accountant:
 
     def close(self) -> None:
         self._host.close()
+        if self._factory is not None:
+            self._factory.close()
 
     def factory(self) -> GroupFactory | None:
-        if self._factory is None and self._why_not is None:
+        """Makes groups that need no scope. None: there are none here."""
+        if self._factory is None and self._unavailable is None:
             try:
                 self._factory = GroupFactory.detect(self._parent)
             except AccountingUnavailable as reason:
-                self._why_not = reason
+                self._unavailable = reason
         return self._factory
 
-    def scope_prefix(self, job: Job) -> list[str]:
-        """What to put before the launcher's command line so that systemd gives it a group to divide; empty
-        where joblens can make good groups itself, or where no systemd would answer."""
-        if job.accounting is Accounting.PROCESS_TREE or not self._needs_scope():
-            return []
-        return scope_argv([], f"joblens-{job.uuid}.scope")
+    @property
+    def why_not(self) -> str:
+        """Why jobs of this process are not counted and limited by control groups with all they need. Empty:
+        they are, unless systemd refuses a scope later."""
+        if not self._lacks_memory() or self.needs_scope(Accounting.AUTO):
+            return ""
+        return self._why_no_scope or str(self._unavailable or "") or self._memory_gap()
 
-    def _needs_scope(self) -> bool:
-        if self._scope_is_wanted is None:
-            factory = self.factory()
-            lacks_memory = factory is None or "memory" in factory.gaps
-            is_v2 = lacks_memory and read_layout().kind == "cgroup-v2"
-            self._scope_is_wanted = self._parent is None and is_v2 and user_systemd_available()
-        return self._scope_is_wanted
+    def reason_for(self, job: Job) -> str:
+        """`why_not` for the record of a job that has begun; empty where the process tree was asked for."""
+        return "" if job.accounting is Accounting.PROCESS_TREE else self.why_not
 
-    def give_up_scopes(self) -> None:
-        """systemd did not do what was asked; not asked again by this process."""
-        self._scope_is_wanted = False
-
-    def groups_in_scope(self, job: Job, launcher_pid: int) -> JobGroups | None:
-        """Groups below the scope that the launcher was started in."""
-        try:
-            layout = read_layout(pid=str(launcher_pid))
-            parent = enter_leaf(layout, launcher_pid)
-            return GroupFactory.detect(parent, layout=read_layout(pid=str(launcher_pid))).create(
-                job.uuid + self._owner_mark
-            )
-        except (OSError, AccountingUnavailable):
-            self.give_up_scopes()
-            return self.groups_for(job)
-
-    def groups_for(self, job: Job) -> JobGroups | None:
-        """Fresh control groups, or None where the process tree has to do."""
-        return self.groups_named(job.uuid, job.accounting)
-
-    def groups_named(self, name: str, accounting: Accounting) -> JobGroups | None:
-        """The same for a name that has never been used before and never will be again."""
+    def groups_for_process(self, name: str, accounting: Accounting, pid: int | None) -> JobGroups | None:
+        """Fresh control groups for jobs that `pid` starts, a launcher of ours that has yet to start one, or
+        None where the process tree has to do. It is moved into a systemd scope where groups can only be made
+        there. `pid` None: only where that needs no scope. `name`: never used before, and never again."""
         if accounting is Accounting.PROCESS_TREE:
             return None
-        factory = self.factory()
+        factory = self._factory_in_scope(pid) if pid is not None else None
+        if factory is None and pid is not None and self._scope is not None and not _shares_group(pid):
+            self._refuse_when_required(accounting)
+            return None
+        factory = factory or self.factory()
         if factory is None:
-            if accounting is Accounting.CGROUP:
-                assert self._why_not is not None
-                raise self._why_not
-            self._tell_of_wrong_parent(self._why_not)
+            self._refuse_when_required(accounting)
+            self._tell_of_wrong_parent(self._unavailable)
             return None
         try:
             return factory.create(name + self._owner_mark)
@@ -127,6 +117,67 @@ class Accountant:
                 raise AccountingUnavailable(f"no control group could be made for the job: {error}") from error
             self._tell_of_wrong_parent(error)
             return None
+
+    def give_up_groups(self, reason: str) -> None:
+        """Groups were made, but no job can run in them: the process tree has to do from here on."""
+        if self._factory is not None:
+            self._factory.close()
+        self._factory, self._scope = None, None
+        self._unavailable, self._why_no_scope = AccountingUnavailable(reason), ""
+        if self._warn is not None:
+            self._warn(f"jobs are measured by their process tree: {reason}")
+
+    def needs_scope(self, accounting: Accounting) -> bool:
+        """Whether groups can only be made in a systemd scope, for a launcher that runs already."""
+        if accounting is Accounting.PROCESS_TREE:
+            return False
+        if self._why_no_scope is None:
+            self._decide_on_scope()
+        return self._scope is not None and not self._why_no_scope
+
+    def _refuse_when_required(self, accounting: Accounting) -> None:
+        if accounting is Accounting.CGROUP:
+            raise AccountingUnavailable(self.why_not, hint=GROUP_HINT)
+
+    def _factory_in_scope(self, pid: int) -> GroupFactory | None:
+        """Moves the process into the scope. None: no scope is needed, or there is none."""
+        if not self.needs_scope(Accounting.AUTO) or self._scope is None:
+            return None
+        from joblens.agent.systemd_manager import ManagerError
+
+        try:
+            return self._scope.take_in(pid)
+        except (OSError, AccountingUnavailable, ManagerError) as error:
+            self._why_no_scope = f"no systemd scope: {error}"  # not asked again
+            if self._warn is not None:
+                self._warn(f"jobs are measured less exactly: {self._why_no_scope}")
+            return None
+
+    def _decide_on_scope(self) -> None:
+        if self._parent is not None or not self._lacks_memory():
+            self._why_no_scope = ""
+            return
+        from joblens.agent.scope_terms import scope_terms
+
+        terms = scope_terms(read_layout())
+        if terms.refusal:
+            # Outside of units of systemd nobody expects one: there the own group is the reason.
+            self._why_no_scope = f"no systemd scope: {terms.refusal}" if terms.is_unit else ""
+            return
+        from joblens.agent.systemd_manager import manager_sockets
+        from joblens.agent.systemd_scope import OwnScope
+
+        if manager_sockets():
+            self._scope, self._why_no_scope = OwnScope(terms), ""
+        else:
+            self._why_no_scope = "no systemd scope: no systemd manager runs for this user"
+
+    def _lacks_memory(self) -> bool:
+        factory = self.factory()
+        return factory is None or "memory" in factory.gaps
+
+    def _memory_gap(self) -> str:
+        return self._factory.gaps.get("memory", "") if self._factory is not None else ""
 
     def _tell_of_wrong_parent(self, reason: Exception | None) -> None:
         """Once. Who configured none did not ask for groups, and gets what the machine has."""
@@ -209,3 +260,8 @@ def _some_cpus(cpus: float, among: Sequence[int] | None = None) -> tuple[int, ..
         return None
     first = os.getpid() % len(allowed)
     return tuple(sorted((allowed + allowed)[first : first + wanted]))
+
+
+def _shares_group(pid: int) -> bool:
+    """Whether a process is in the same group of cgroup v2 as this one."""
+    return read_text(f"/proc/{pid}/cgroup") == read_text("/proc/self/cgroup")

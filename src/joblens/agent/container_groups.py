@@ -15,7 +15,7 @@ def make_container_groups(name: str, parent: str | None = None) -> JobGroups | N
     then measured where the engine puts it."""
     layout = read_layout()
     try:
-        return GroupFactory(_places(layout, parent)).create(name)
+        return _factory(layout, parent).create(name)
     except (OSError, AccountingUnavailable):
         return None
 
@@ -36,9 +36,9 @@ def path_in_every_mount(groups: JobGroups) -> str:
     return paths.pop() if len(paths) == 1 else ""
 
 
-def _places(layout: CgroupLayout, parent: str | None) -> GroupPlaces:
+def _factory(layout: CgroupLayout, parent: str | None) -> GroupFactory:
     if layout.kind == "cgroup-v2":
-        return find_places(layout, parent)
+        return GroupFactory.detect(parent, layout=layout, may_borrow=False)
     path = _common_path(layout) if parent is None else parent.strip("/")
     places = find_places(layout, path)
     bases = {**places.bases, **places.spare}
@@ -47,7 +47,7 @@ def _places(layout: CgroupLayout, parent: str | None) -> GroupPlaces:
         if key not in bases and hierarchy.is_writable and os.access(base, os.W_OK | os.X_OK):
             bases[key] = base
     first = {UNIFIED: bases.pop(UNIFIED)} if UNIFIED in bases else {}
-    return GroupPlaces(kind=places.kind, bases={**first, **bases}, gaps=places.gaps)
+    return GroupFactory(GroupPlaces(kind=places.kind, bases={**first, **bases}, gaps=places.gaps))
 
 
 def _common_path(layout: CgroupLayout) -> str:

@@ -1,12 +1,15 @@
-"""Where job groups can be made on this machine, found without moving any process.
+"""Decides below which group the groups of jobs are made, without changing anything.
 
-Job groups go below the process's own group in each hierarchy, so that whatever limits joblens itself
-is under hold for its jobs too. On v2 the kernel lets no group below one with processes have controllers,
-and joblens' own group holds at least joblens: where an ancestor hands controllers down and no limit is
-left behind on the way up, job groups go there instead. Inside a Slurm job that way ends at the step: what
-lies above is Slurm's, which ends and counts its jobs by their groups."""
+Job groups go below the process's own group in each hierarchy, so that all limits joblens itself is under hold
+for its jobs too. On v2 the kernel gives no controllers to groups below one with processes, and joblens' own
+group holds at least joblens. There job groups go, first that works, below
+- the job group of joblens that this process is in: it can be divided, and counts its inner jobs;
+- an ancestor that hands controllers down, if no limit is left behind on the way up. Inside a Slurm job that
+  way ends at the step: above it are groups by which Slurm counts and ends its jobs;
+- the own group, if systemd has delegated it and no foreign process is in it: it can be divided for a while.
+Groups without the memory controller are not used on pure v2: the process tree tells more of memory there, and
+lets joblens watch its limit."""
 
-import errno
 import os
 import re
 import zlib
@@ -14,38 +17,58 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
+from joblens.agent.leaf_group import (
+    LEAF,
+    V2_CONTROLLERS,
+    enable_controllers,
+    holds_only_own_processes,
+    is_delegated,
+    missing_controllers,
+)
 from joblens.model.errors import AccountingUnavailable
 from joblens.model.ids import is_uuid
 from joblens.model.job import Owner
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, Hierarchy
 from joblens.probes.kernel_files import read_text, read_words
 
-V2_CONTROLLERS = ("memory", "pids", "cpu", "io")
 # …/slurmstepd.scope/job_42/step_batch/user/task_0 on v2, …/uid_1000/job_42/step_0/task_1 on v1.
 _SLURM_STEP = re.compile(r"/job_(\d+)/step_([^/]+)(?:/user)?(?=/|$)")
+_LIMIT_FILES = (
+    "memory.high",
+    "memory.swap.max",
+    "cpu.max",
+    "io.max",
+    "cpuset.cpus",
+    "cpuset.mems",
+)
+_SHARED_PARENT = re.compile(r"joblens-\d+")
 _GROUP_NAME = re.compile(
     r"(?P<slot>slot-)?(?P<uuid>[0-9a-f-]{36})"
     r"(?:\.(?P<pid>\d+)-(?P<ticks>\d+)-(?P<namespace>\d+)-(?P<spool>[0-9a-f]{8}_[0-9a-f]{8}))?(?:-\d+)?"
 )
-_SCOPE_HINT = (
-    "start joblens in a scope of its own (systemd-run --user --scope -p Delegate=yes joblens …), name a "
-    "delegated group with the setting limits.cgroup_parent, or use --accounting process_tree"
-)
+GROUP_HINT = "joblens doctor shows how to get one; --accounting process_tree does without"
 
 
 class GroupPlaces(Struct, frozen=True, kw_only=True):
     """`bases`: hierarchy -> directory to make groups in, for every job. `spare`: the same for hierarchies
     that a job joins only when a limit needs them, as joining each one waits for the whole kernel.
-    `gaps`: controller -> why job groups here do without it."""
+    `gaps`: controller -> why job groups here do without it. `divided`: the base whose processes have to move
+    into a leaf first (leaf_group); `is_lent`: it is a unit's, and has to be put back as it was."""
 
     kind: str
     bases: dict[str, str]
     spare: dict[str, str] = {}
     gaps: dict[str, str] = {}
+    divided: str = ""
+    is_lent: bool = False
 
 
-def find_places(layout: CgroupLayout, parent: str | None = None) -> GroupPlaces:
-    """Raises AccountingUnavailable with the reason when not even CPU time could be counted by group."""
+def find_places(
+    layout: CgroupLayout, parent: str | None = None, *, may_divide: bool = True, may_borrow: bool = True
+) -> GroupPlaces:
+    """`parent`: a path below each mount, made for joblens, where controllers may be enabled. `may_divide`:
+    groups may go where processes have to be moved first; `may_borrow`: also into a unit's group. Raises
+    AccountingUnavailable with the reason when not even CPU time could be counted by group."""
     if layout.kind == "none":
         raise AccountingUnavailable(
             "no cgroup hierarchy is mounted here", hint="mount one (cgroup2) or use --accounting process_tree"
@@ -55,15 +78,20 @@ def find_places(layout: CgroupLayout, parent: str | None = None) -> GroupPlaces:
     if unified is not None:
         base = _base(unified, parent)
         if parent is None and base is not None and layout.kind == "cgroup-v2":
-            base = _best_on_the_way_up(unified, base)
+            places = _places_on_pure_v2(unified, base, may_divide=may_divide, may_borrow=may_borrow)
+            if places is not None:
+                return places
         refusal = _refusal(unified, base)
         if not refusal:
-            return _places_with_unified(layout, parent, base or "")
+            places = _places_with_unified(layout, parent, base or "")
+            if layout.kind != "cgroup-v2" or "memory" not in places.gaps:
+                return places
+            refusal = places.gaps["memory"]
     cpuacct = layout.hierarchies.get("cpuacct")
     v1_refusal = _refusal(cpuacct, _base(cpuacct, parent)) if cpuacct else "no cpuacct hierarchy is mounted"
     if v1_refusal:
         raise AccountingUnavailable(
-            f"no cgroup can be made for jobs: {refusal or v1_refusal}", hint=_SCOPE_HINT
+            f"no cgroup can be made for jobs: {refusal or v1_refusal}", hint=GROUP_HINT
         )
     bases, gaps = _v1_bases(layout, parent, ("cpuacct", "memory", "pids"))
     spare, _ = _v1_bases(layout, parent, ("cpu",))
@@ -131,60 +159,110 @@ def slurm_step(directory: str) -> str:
     return directory[: found.end()] if found else ""
 
 
-def enable_controllers(directory: str) -> dict[str, str]:
-    """Hand the v2 controllers on to the groups below; controller -> why not, for those that stay away."""
-    offered = read_words(f"{directory}/cgroup.controllers")
-    enabled = read_words(f"{directory}/cgroup.subtree_control")
-    gaps = {}
-    for controller in V2_CONTROLLERS:
-        if controller in enabled:
-            continue
-        if controller not in offered:
-            gaps[controller] = f"the {controller} controller is not handed down to {directory}"
-            continue
-        try:
-            with open(f"{directory}/cgroup.subtree_control", "wb", buffering=0) as file:
-                file.write(f"+{controller}".encode())
-        except OSError as error:
-            gaps[controller] = _why_not_enabled(controller, directory, error)
-    return gaps
+def enclosing_job_group(directory: str, mount_point: str) -> str:
+    """The group that joblens, of any user, made for the job or slot that a process in `directory` belongs to;
+    empty: there is none. The innermost of several."""
+    mount = mount_point.rstrip("/")
+    while directory.startswith(f"{mount}/"):
+        parent, name = os.path.split(directory)
+        if _SHARED_PARENT.fullmatch(os.path.basename(parent)) and parse_group_name(name) is not None:
+            return directory
+        directory = parent
+    return ""
 
 
 def _places_with_unified(layout: CgroupLayout, parent: str | None, base: str) -> GroupPlaces:
     v1_keys = [key for key in ("memory", "pids") if key in layout.hierarchies]
     bases, gaps = _v1_bases(layout, parent, v1_keys)
     spare, _ = _v1_bases(layout, parent, ["cpu"] if "cpu" in layout.hierarchies else [])
-    for controller, reason in enable_controllers(base).items():
+    missing = enable_controllers(base) if parent is not None else missing_controllers(base)
+    for controller, reason in missing.items():
         if controller not in layout.hierarchies:
             gaps[controller] = reason
     return GroupPlaces(kind=layout.kind, bases={UNIFIED: base, **bases}, spare=spare, gaps=gaps)
 
 
-def _best_on_the_way_up(unified: Hierarchy, own: str) -> str:
-    """The group that hands most controllers down, the nearest of those; `own` when none is better."""
-    best, most = own, _handed_down(own)
-    candidate, roof = own, slurm_step(own) or unified.mount_point
-    while candidate != roof and not _limits_anything(candidate):
-        candidate = os.path.dirname(candidate)
-        count = _handed_down(candidate)
-        if count > most and not _refusal(unified, candidate):
+def _places_on_pure_v2(
+    unified: Hierarchy, own: str, *, may_divide: bool, may_borrow: bool
+) -> GroupPlaces | None:
+    """None: no group below or above the own one can give jobs the memory controller."""
+    job_group = enclosing_job_group(own, unified.mount_point)
+    if may_divide and job_group and _can_divide(unified, own, job_group):
+        return _places_in(job_group, is_divided=True)
+    best = _best_on_the_way_up(unified, own, job_group or slurm_step(own) or unified.mount_point)
+    if best:
+        return _places_in(best)
+    if may_divide and may_borrow and not job_group and _can_borrow(unified, own):
+        return _places_in(own, is_divided=True, is_lent=True)
+    return None
+
+
+def _places_in(base: str, *, is_divided: bool = False, is_lent: bool = False) -> GroupPlaces:
+    gaps = missing_controllers(base)
+    if is_divided:
+        gaps = {controller: gap for controller, gap in gaps.items() if controller not in _offered(base)}
+    return GroupPlaces(
+        kind="cgroup-v2",
+        bases={UNIFIED: base},
+        gaps=gaps,
+        divided=base if is_divided else "",
+        is_lent=is_lent,
+    )
+
+
+def _can_divide(unified: Hierarchy, own: str, job_group: str) -> bool:
+    """Whether the processes of the job around this one can be moved into a leaf. Not where the job has made
+    groups itself and this process is in one of them."""
+    is_direct = own in (job_group, f"{job_group}/{LEAF}")
+    return is_direct and "memory" in _offered(job_group) and not _refusal(unified, job_group)
+
+
+def _can_borrow(unified: Hierarchy, own: str) -> bool:
+    """Whether the own group may be divided until this process ends."""
+    return (
+        "memory" in _offered(own)
+        and not _refusal(unified, own)
+        and os.access(f"{own}/cgroup.subtree_control", os.W_OK)
+        and holds_only_own_processes(own)
+        and is_delegated(own, unified.own_path)
+    )
+
+
+def _offered(directory: str) -> frozenset[str]:
+    return read_words(f"{directory}/cgroup.controllers")
+
+
+def _best_on_the_way_up(unified: Hierarchy, own: str, roof: str) -> str:
+    """The group, from `own` up to `roof`, that hands down memory and most other controllers, the nearest of
+    those; empty: there is none."""
+    best, most = "", 0
+    candidate = own
+    while True:
+        enabled = read_words(f"{candidate}/cgroup.subtree_control")
+        count = sum(controller in enabled for controller in V2_CONTROLLERS)
+        if "memory" in enabled and count > most and not _refusal(unified, candidate):
             best, most = candidate, count
-    return best
+        if candidate == roof or _limits_anything(candidate):
+            return best
+        candidate = os.path.dirname(candidate)
 
 
-def _handed_down(directory: str) -> int:
-    """How many of the controllers joblens uses a group below would have, as things stand."""
-    enabled = read_words(f"{directory}/cgroup.subtree_control")
-    return sum(controller in enabled for controller in V2_CONTROLLERS)
+def limit_of(directory: str) -> str:
+    """The first limit of this group, other than the one on tasks, that a job outside of it would escape:
+    'memory.max 104857600'; empty: it has none."""
+    memory = _first_word(f"{directory}/memory.max")
+    if memory.isdigit() and int(memory) < _memory_total():
+        return f"memory.max {memory}"
+    for file in _LIMIT_FILES:
+        text = " ".join((read_text(f"{directory}/{file}") or "").split())
+        if text and not text.startswith("max"):
+            return f"{file} {text}"
+    return ""
 
 
 def _limits_anything(directory: str) -> bool:
     """Whether a job placed above this group would get away from a limit that holds here."""
-    memory = _first_word(f"{directory}/memory.max")
-    if memory.isdigit() and int(memory) < _memory_total():
-        return True
-    limits = ("memory.high", "cpu.max", "pids.max", "io.max", "cpuset.cpus")
-    return any(_first_word(f"{directory}/{file}") not in ("max", "") for file in limits)
+    return bool(limit_of(directory)) or _first_word(f"{directory}/pids.max") not in ("max", "")
 
 
 def _first_word(path: str) -> str:
@@ -235,12 +313,6 @@ def _refusal(hierarchy: Hierarchy, base: str | None) -> str:
     if hierarchy.version == 2 and not os.access(f"{shared}/cgroup.procs", os.W_OK):
         return f"uid {os.geteuid()} may not move processes below {shared}"
     kind = (read_text(f"{base}/cgroup.type") or "domain").strip() if hierarchy.version == 2 else "domain"
-    if kind not in ("domain", "domain threaded"):
+    if kind != "domain":  # in a threaded one no group with a job is possible
         return f"{base} is a {kind} group"
     return ""
-
-
-def _why_not_enabled(controller: str, directory: str, error: OSError) -> str:
-    if error.errno == errno.EBUSY:
-        return f"{directory} holds processes, so the kernel lets no group below it have {controller}"
-    return f"the {controller} controller cannot be enabled in {directory}: {error.strerror}"

@@ -10,13 +10,8 @@ import signal
 import time
 from collections.abc import Collection, Mapping
 
-from joblens.agent.group_places import (
-    GroupPlaces,
-    enable_controllers,
-    find_places,
-    is_job_group,
-    shared_parent,
-)
+from joblens.agent.group_places import GROUP_HINT, GroupPlaces, find_places, is_job_group, shared_parent
+from joblens.agent.leaf_group import divide, enable_controllers, undo_division
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, read_layout
 from joblens.probes.kernel_files import list_pids, subgroups
@@ -39,10 +34,34 @@ class GroupFactory:
         self._places = places
 
     @classmethod
-    def detect(cls, parent: str | None = None, *, layout: CgroupLayout | None = None) -> "GroupFactory":
-        """`parent` is a path below each mount; default: this process's own group. Raises
-        AccountingUnavailable with the reason and the fix. Never moves a process."""
-        return cls(find_places(layout or read_layout(), parent))
+    def detect(
+        cls, parent: str | None = None, *, layout: CgroupLayout | None = None, may_borrow: bool = True
+    ) -> "GroupFactory":
+        """`parent` is a path below each mount; default: chosen from this process's own group (group_places).
+        Inside a job of joblens, or with `may_borrow` alone in a delegated unit, this process and all beside
+        it move into a leaf; `close` undoes the latter. Raises AccountingUnavailable with the reason and the
+        fix."""
+        layout = layout or read_layout()
+        places = find_places(layout, parent, may_borrow=may_borrow)
+        if not places.divided:
+            return cls(places)
+        reason = divide(places.divided)
+        if not reason:
+            return cls(places)
+        if places.is_lent:
+            undo_division(places.divided)
+        # The layout is read again: this process may be in the leaf by now.
+        try:
+            return cls(find_places(read_layout(), parent, may_divide=False))
+        except AccountingUnavailable as error:
+            raise AccountingUnavailable(
+                f"no cgroup can be made for jobs: {reason}", hint=error.hint
+            ) from None
+
+    def close(self) -> None:
+        """Puts a unit's group back as it was, unless jobs still run in it."""
+        if self._places.is_lent:
+            undo_division(self._places.divided)
 
     @property
     def parents(self) -> list[str]:
@@ -65,7 +84,7 @@ class GroupFactory:
                     continue
                 raise AccountingUnavailable(
                     f"cannot make a group for the job ({error})",
-                    hint="joblens doctor tells what is possible here; --accounting process_tree goes without",
+                    hint=GROUP_HINT,
                 ) from error
             if UNIFIED in groups.paths:
                 # After the group is made: while it stands nobody can remove its parent, so this holds.

@@ -45,14 +45,14 @@ _NOTHING = LaunchPlan(argv=("",), env={}, stdio=("", "", ""))
 class LauncherProcess:
     """Starts a launcher and speaks with it. One launcher runs one job."""
 
-    def __init__(self, plan: LaunchPlan | None, prefix: Sequence[str] = ()) -> None:
-        """`prefix` is put before the launcher's command line (a systemd scope, for one). Without a plan it is
-        not waited for: it stands by until `greeted`, `join` and `give` have been called."""
+    def __init__(self, plan: LaunchPlan | None) -> None:
+        """Does not wait until it runs: `prepare` does. Without a plan it stands by: `greeted`, `join` and
+        `give` come before."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self.socket = ours.detach()
         os.set_inheritable(self.socket, False)
         their_end = theirs.detach()
-        argv = [*prefix, *launcher.start_argv("launcher"), str(their_end)]
+        argv = [*launcher.start_argv("launcher"), str(their_end)]
         self._plan = plan or _NOTHING
         passed = [their_end, *(fd for fd in self._plan.stdio if isinstance(fd, int) and fd > 2)]
         # dup2 onto itself is how posix_spawn says "do not close this one".
@@ -64,18 +64,13 @@ class LauncherProcess:
             raise LaunchError(f"the launcher could not be started: {error}") from error
         finally:
             os.close(their_end)
-        self.launcher_pid = 0
-        if plan is None:
-            return
-        try:
-            self.greeted()
-        except LaunchError:
-            self.abandon()
-            raise
+        self._is_up = False
 
     def greeted(self) -> None:
         """Waits until it runs."""
-        self.launcher_pid = int(self._expect("hello")[1])
+        if not self._is_up:
+            self._expect("hello")
+            self._is_up = True
 
     def join(self, attach: Sequence[str]) -> None:
         """Has the job's process made and put into its groups, before anyone knows what it will run."""
@@ -102,6 +97,7 @@ class LauncherProcess:
         """Has the job's process made and put into its groups, where it waits. -> (pid, start ticks)
         `groups`: of a job whose process does not join them; taken away too should it never run. `leash`: what
         ends when this process is gone: job, container, or nothing."""
+        self.greeted()
         plan = self._plan
         start: dict[str, Any] = {
             "argv": [os.fsencode(word) for word in plan.argv],
@@ -125,9 +121,10 @@ class LauncherProcess:
         ready = self._expect("ready")
         return int(ready[1]), int(ready[2])
 
-    def go(self) -> None:
-        """Lets the waiting process become the job. Raises when it cannot."""
-        self._say("go")
+    def go(self, counter_files: Sequence[str] = ()) -> None:
+        """Lets the waiting process become the job. Raises when it cannot. Should this process be killed, the
+        launcher notes the contents of `counter_files` when the job has ended."""
+        self._say("go", list(counter_files))
         self._expect("running")
 
     def signal_main(self, number: int) -> None:

@@ -10,7 +10,7 @@ from joblens.agent.job_processes import signal_each
 from joblens.agent.limit_watch import CALM_S, CLOSE_S, LimitWatch
 from joblens.agent.meter import JobMeter
 from joblens.agent.node_reports import NodeOrder
-from joblens.agent.outcome import origins_of
+from joblens.agent.outcome import origins_of, origins_so_far
 from joblens.agent.task_joining import join_or_follow
 from joblens.analysis.running import RunningSummary
 from joblens.analysis.usage import total_usage
@@ -36,7 +36,7 @@ class NodeMeasurement:
         self._clock = clock
         self._lock = threading.Lock()
         job = _stand_in(order)
-        self._groups = accountant.groups_for(job)
+        self._groups = accountant.groups_for_process(job.uuid, job.accounting, None)
         limits = limit(job, self._groups)
         self._watch = LimitWatch(limits.watched_memory_bytes, limits.watched_pids)
         main = CgroupProbe(self._groups.paths, self._groups.kind) if self._groups else None
@@ -97,7 +97,7 @@ class NodeMeasurement:
                 self._summary.add(self._meter.sample(NOTHING_REAPED, final=True))
             except ProbeError as error:
                 errors = [*errors, str(error)]
-        origins = origins_of(self._meter)
+        origins = origins_of(self._meter) if final else origins_so_far(self._meter)
         usage = total_usage(
             self._summary.samples,
             None,
@@ -105,6 +105,7 @@ class NodeMeasurement:
             sources=origins.sources,
             unknown=origins.unknown,
             lower_bounds=origins.lower_bounds,
+            has_end=origins.has_end,
         )
         return NodePart(
             node=self._node,

@@ -81,8 +81,7 @@ class RunSessions:
             return  # both callbacks say so
         assert session.record.attempt is not None
         self._reports.began(job.uuid, session.record.attempt.started_at_us)
-        if not self._kit.accountant.scope_prefix(job):
-            self._standby.want(min(_MOST_STANDBY, self._to_come, len(self._sessions) + self._spare))
+        self._standby.want(min(_MOST_STANDBY, self._to_come, len(self._sessions) + self._spare))
 
     def refuse(self, attempt: PreparedAttempt) -> None:
         """Records a job that cannot be started, and why."""
@@ -91,8 +90,6 @@ class RunSessions:
     def _take_place(self, job: Job) -> Place | None:
         if job.container is not None or job.accounting is not self._accounting:
             return None  # what stands by is not for it
-        if self._kit.accountant.scope_prefix(job):
-            return None  # a scope is made for each job by itself
         place = self._standby.take()
         if place is None and self._has_begun:
             self._spare += _MORE_STANDBY  # jobs come faster than launchers

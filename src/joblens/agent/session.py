@@ -108,6 +108,12 @@ class JobSession:
     def was_asked_to_stop(self) -> bool:
         return self._life.cause is not EndCause.NONE or bool(self._stops)
 
+    @property
+    def is_steady(self) -> bool:
+        """It runs, and nothing is under way that only this process can finish."""
+        life = self._life
+        return life.phase is Phase.RUNNING and not self.was_asked_to_stop and self._settle_until_s is None
+
     # ---- start -------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -143,15 +149,16 @@ class JobSession:
             groups=tuple(self._groups.paths.values()) if self._groups else (),
             leash=("job" if in_container is None else "container") if kit.is_leashed else "",
         )
-        self._measurement = self._measure(launcher.launcher_pid, pid if self._main_process_joins else None)
+        self._measurement = self._measure(launcher.pid, pid if self._main_process_joins else None)
         return Attempt(
             started_at_us=kit.clock.now_us(),
             owner=kit.owner,
             pid=pid,
             pid_start_ticks=start_ticks,
-            launcher_pid=launcher.launcher_pid,
-            launcher_start_ticks=process_start_ticks(launcher.launcher_pid),
+            launcher_pid=launcher.pid,
+            launcher_start_ticks=process_start_ticks(launcher.pid),
             accounting=self._accounting,
+            accounting_reason=kit.accountant.reason_for(self.job) if in_container is None else "",
             groups=dict(self._groups.paths) if self._groups else {},
             enforced_by=self._limits.enforced_by,
             logs_dir=self._output.directory if self._output else "",
@@ -186,15 +193,14 @@ class JobSession:
             self._launcher.give(self._plan)
             return self._launcher
         self._kit.instruments.get_ready(self.job)
+        self._launcher = LauncherProcess(self._plan)
         if self._container is not None:
-            self._launcher = LauncherProcess(self._plan)
             self._container.begin(self._launcher, accountant, self._plan)
             return self._launcher
-        self._launcher, is_in_scope = self._start_launcher()
-        if is_in_scope:
-            processes.groups = accountant.groups_in_scope(self.job, self._launcher.launcher_pid)
-        else:
-            processes.groups = accountant.groups_for(self.job)
+        # systemd may have to be asked for them, while the launcher comes up.
+        processes.groups = accountant.groups_for_process(
+            self.job.uuid, self.job.accounting, self._launcher.pid
+        )
         return self._launcher
 
     def _measure(self, launcher_pid: int, main_pid: int | None) -> Measurement:
@@ -224,16 +230,6 @@ class JobSession:
             details = (*details, self._nodes)
         return Measurement(self.job, kit.recorder, meter, details, self._on_sample)
 
-    def _start_launcher(self) -> tuple[LauncherProcess, bool]:
-        """-> the launcher, and whether systemd gave it a scope of its own."""
-        prefix = self._kit.accountant.scope_prefix(self.job)
-        if prefix:
-            try:
-                return LauncherProcess(self._plan, prefix), True
-            except LaunchError:
-                self._kit.accountant.give_up_scopes()
-        return LauncherProcess(self._plan), False
-
     def _begin(self, attempt: Attempt) -> None:
         """Everything needed to find the job again is on disk before its first instruction runs."""
         assert self._measurement is not None
@@ -248,7 +244,7 @@ class JobSession:
     def _go(self, attempt: Attempt, launcher: LauncherProcess, meter: JobMeter) -> None:
         self._started_mono_ns = self._kit.clock.mono_ns()
         meter.start_at(self._started_mono_ns)
-        launcher.go()
+        launcher.go(meter.counter_files())
         self._kit.loop.watch(launcher.socket, self._on_message)
         self._kit.loop.add_timed(self)
         self._feed(Started())

@@ -6,13 +6,16 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from joblens.agent.accounting import PROCESS_TREE
+from joblens.agent.groups import JobGroups
 from joblens.agent.kit import Kit
 from joblens.agent.slot_counters import SlotCounters, open_network
 from joblens.agent.slot_marks import SlotMark, remove_mark, write_mark
 from joblens.agent.slot_process import SlotProcess
+from joblens.model.errors import AccountingUnavailable
 from joblens.model.ids import new_uuid
 from joblens.model.job import Accounting
 from joblens.probes.process_tree import ProcessTreeProbe
@@ -26,44 +29,63 @@ class SlotHome:
     ) -> None:
         """`ledger`: path of the file that has its jobs. Raises LaunchError or AccountingUnavailable; nothing
         is left behind then."""
+        try:
+            self._set_up(kit, accounting, logs_dir, env, ledger)
+        except AccountingUnavailable as error:
+            if accounting is not Accounting.AUTO:
+                raise
+            kit.accountant.give_up_groups(str(error))
+            self._set_up(kit, Accounting.PROCESS_TREE, logs_dir, env, ledger)
+
+    def _set_up(
+        self, kit: Kit, accounting: Accounting, logs_dir: str, env: Mapping[str, str], ledger: str
+    ) -> None:
         self._spool_dir = kit.spool_dir
         # Never used again: whoever comes to clear up after this process must not meet another's groups.
         self._name = f"slot-{new_uuid()}"
-        self.groups = kit.accountant.groups_named(self._name, accounting)
-        self.kind = self.groups.kind if self.groups else PROCESS_TREE
-        self.paths = self.groups.paths if self.groups else {}
         files = os.path.join(logs_dir, f".{self._name}")
-        mark = SlotMark(kit.owner, files, self.groups.kind if self.groups else "", self.paths)
+        start = partial(
+            SlotProcess, files, ledger, logs_dir, rlimits=kit.job_rlimits, env=env, is_leashed=kit.is_leashed
+        )
+        self.groups: JobGroups | None = None
         with contextlib.ExitStack() as undo:
             undo.callback(self._remove_groups)
+            is_first = kit.accountant.needs_scope(accounting)
+            if is_first:
+                self.launcher = start(None)
+                undo.callback(self.launcher.close)
+            self.groups = kit.accountant.groups_for_process(
+                self._name, accounting, self.launcher.pid if is_first else None
+            )
+            self.kind = self.groups.kind if self.groups else PROCESS_TREE
+            self.paths = self.groups.paths if self.groups else {}
+            mark = SlotMark(kit.owner, files, self.groups.kind if self.groups else "", self.paths)
             write_mark(self._spool_dir, self._name, mark)
             attach = self.groups.attach_files() if self.groups else ()
             network = open_network(self.paths) if kit.instruments.is_chosen("network") else None
             if network is not None:
                 undo.callback(network.close)
-            packets = network.descriptor if network is not None else -1
             self.probe = SlotCounters(self.paths, self.kind, network) if self.groups else None
             if self.probe is not None:
                 undo.callback(self.probe.close)
             self.can_reset_peak = self.probe is not None and self.probe.peak >= 0
-            self.launcher = SlotProcess(
-                files,
-                ledger,
-                logs_dir,
-                attach,
-                kit.job_rlimits,
-                env,
-                (packets, self.probe.peak if self.probe is not None else -1),
-                is_leashed=kit.is_leashed,
+            descriptors = (
+                network.descriptor if network is not None else -1,
+                self.probe.peak if self.probe is not None else -1,
             )
-            undo.callback(self.launcher.close)
+            if is_first:
+                self.launcher.enter(attach, descriptors)
+            else:
+                self.launcher = start(attach, descriptors=descriptors)
+                undo.callback(self.launcher.close)
             if network is not None:
                 network.close_descriptor()
             launcher = (self.launcher.pid, self.launcher.start_ticks)
+            counter_files = tuple(self.probe.files()) if self.probe is not None else ()
             write_mark(
                 self._spool_dir,
                 self._name,
-                SlotMark(mark.owner, mark.files, mark.kind, mark.paths, *launcher),
+                SlotMark(mark.owner, mark.files, mark.kind, mark.paths, *launcher, counter_files),
             )
             self.first_reading: dict[str, Any] = {}
             if self.probe is not None:

@@ -3,15 +3,17 @@
 Children of a process are born in its groups, so no job has to be moved (which waits for the kernel) and
 the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare `python -I -S`.
 
-  owner -> launcher   ("counters", paths, place of the peak, descriptor) the files of the groups to read after
-                      each job; the peak among them is read through the descriptor that both have, and reset
-                      (-1: it cannot be); what the kernel has counted of packets, where it does, is read
-                      with them
+  owner -> launcher   ("groups", files to join them, packets?, peak?) with the descriptors that these say:
+                      where the owner can make the groups only once this process runs, and first of all
+                      ("counters", paths, place of the peak) the files of the groups to read after each job;
+                      the peak among them is read through the descriptor that both have, and reset, where
+                      it can be; what the kernel has counted of packets, where it does, is read with them
                       [(uuid, argv, env changes, cwd, folder, streams, place in the ledger, sent ahead?)…];
                       large: ("part", bytes)…
                       ("start",)
                       ("reap",) when what outlived the job has been ended  |  () to end
-  launcher -> owner   ("hello", pid)  ("counters", contents)
+  launcher -> owner   ("hello", pid), or ("failed", errno, "join" or "open", path), and it ends
+                      ("counters", contents)
                       ("done", wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
                       stderr bytes, logs directory, others alive, contents)
                       ("failed", errno, stage, name)
@@ -23,7 +25,7 @@ only after a clean end of the one before it, and only when there is a permit, a 
 owner takes a permit back to give the last of them to another slot. Whoever reads the byte has the job.
 
 It notes in the ledger (slot_ledger.py) that it begins a job, and how the job ended: an owner that is killed
-may have heard of neither. Once the owner is gone it waits for the job that runs and begins no other.
+may have heard of neither. Once the owner is gone it waits for the running job, ends its leftovers, and ends.
 
 `folder` is where what it prints goes (empty: named by its uuid), `streams` what is different about it: c both
 into stdout.log, o no standard output, e no standard error, d nothing is kept of a job that succeeds."""
@@ -43,14 +45,7 @@ if TYPE_CHECKING:
 import launcher  # type: ignore[import-not-found]  # noqa: E402 - beside this one; no package here
 
 _MAX_MESSAGE = 1 << 17
-_OTHERS = (
-    _signal.SIGINT,
-    _signal.SIGTERM,
-    _signal.SIGHUP,
-    _signal.SIGQUIT,
-    _signal.SIGTSTP,
-    _signal.SIGUSR2,
-)
+_OTHERS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGUSR2)
 # Python ignores the first two itself; what was ignored before (nohup) stays so for jobs.
 _DEFAULTS = (
     _signal.SIGPIPE,
@@ -59,10 +54,10 @@ _DEFAULTS = (
 )
 _RSS_SLACK_BYTES = 1 << 20
 _COUNTER_BYTES = 16384
-_PACKET_BYTES = 128
 _NO_IO = (0,) * 7  # what all of them did is added in one piece
 _EINVAL = 22
 _REAP_PATIENCE_NS = 2_000_000_000
+_ENDING_NS = 100_000_000  # for processes that end together with the main one
 _LONG_NS = 1_000_000_000
 _NOTE_ROOM = launcher.NOTE_BYTES - launcher.NOTE_HEAD_BYTES
 
@@ -135,11 +130,12 @@ class CountedCalls:
 
 
 class SlotLauncher:
-    def __init__(self, socket: int, permits: int, packets: int, files: str, ledger: str, logs: str) -> None:
-        self.socket = socket
-        os.set_inheritable(socket, False)  # a job that held it would hide this process's end
-        self.permits = permits
-        os.set_inheritable(permits, False)
+    def __init__(
+        self, ends: tuple[int, int], descriptors: tuple[int, int], files: str, ledger: str, logs: str
+    ) -> None:
+        self.socket, self.permits = ends
+        os.set_inheritable(self.socket, False)  # a job that held it would hide this process's end
+        os.set_inheritable(self.permits, False)
         self.owner_is_there = True
         self.is_clean = True  # nothing of the last job is left behind
         self.files = files  # path prefix of the two files jobs print to
@@ -151,8 +147,17 @@ class SlotLauncher:
         self.parts: list[bytes] = []
         self.counters: list[int] = []
         self.contents: list[bytes] = []  # as they were last read
-        self.peak = -1
-        self.packets = _mapped(packets) if packets >= 0 else None
+        self.peak_place = -1
+        self.groups: list[str] = []
+        self.outlived: tuple[Any, ...] = ()  # uuid, place, answer of a job of which processes still run
+        packets, self.peak = descriptors  # -1: there is none
+        if self.peak >= 0:
+            os.set_inheritable(self.peak, False)
+        self.packets: Any = None
+        if packets >= 0:
+            from slot_launcher_start import mapped_packets  # type: ignore[import-not-found]
+
+            self.packets = mapped_packets(packets)
         self.own_ns = 0
         self.tally = launcher.Tally()
         self.rss_floor = self._own_peak_rss()
@@ -192,20 +197,23 @@ class SlotLauncher:
                 for job in marshal.loads(whole):  # noqa: S302 - as above
                     self._maybe(*job)
             else:
-                self._reap_rest()
+                self._answer("reaped", self._reap_rest(_REAP_PATIENCE_NS))
+        if self.outlived:
+            self._end_outlived()
         self.remove_files()
 
     def remove_files(self) -> None:
         for suffix in ("out", "err"):
-            launcher.remove_file(f"{self.files}.{suffix}")
+            try:
+                os.unlink(f"{self.files}.{suffix}")
+            except OSError:
+                pass
 
-    def _open_counters(self, paths: list[str], peak_place: int, peak: int) -> None:
-        self.peak = peak
-        if peak >= 0:
-            os.set_inheritable(peak, False)
+    def _open_counters(self, paths: list[str], peak_place: int) -> None:
+        self.peak_place = peak_place
         for place, path in enumerate(paths):
-            is_shared = place == peak_place and peak >= 0
-            self.counters.append(peak if is_shared else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            is_shared = place == peak_place and self.peak >= 0
+            self.counters.append(self.peak if is_shared else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         self._answer("counters", self._read_counters()[0])
 
     def _read_counters(self) -> tuple[list[bytes], int]:
@@ -213,10 +221,8 @@ class SlotLauncher:
         in the same groups, and that part is not the job's."""
         before_ns, self.own_ns = self.own_ns, time.process_time_ns()
         contents = self.calls.pread_all(self.counters, _COUNTER_BYTES)
-        if self.packets is not None:
-            contents.append(self.packets[:])
-        self.contents = contents
-        return contents, (self.own_ns - before_ns) // 1000
+        self.contents = contents if self.packets is None else [*contents, self.packets[:]]
+        return self.contents, (self.own_ns - before_ns) // 1000
 
     def _maybe(
         self,
@@ -294,6 +300,7 @@ class SlotLauncher:
         answer = ("done", status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
         self.tally = tally
         self.is_clean = not alive and not os.WIFSIGNALED(status)
+        self.outlived = (uuid, place, answer) if alive else ()
         self._note_and_answer(uuid, place, answer)
         if ended_ns - started_ns > _LONG_NS:
             self.calls.of_others()  # the page may have been written back: to dirty it again counts as ours
@@ -327,13 +334,32 @@ class SlotLauncher:
         except OSError:
             pass  # a full disk: the owner will hear of it, if it lives
 
-    def _reap_rest(self) -> None:
-        """The owner has ended what outlived the job; what that used is the job's too."""
-        deadline_ns = time.monotonic_ns() + _REAP_PATIENCE_NS
-        while self._reap_others(self.tally) and time.monotonic_ns() < deadline_ns:
+    def _end_outlived(self) -> None:
+        """The owner is gone. The groups may go with the last process in them, so nobody can do this later."""
+        self._reap_rest(_ENDING_NS)
+        if self.outlived:
+            from launcher_leash import end_job  # type: ignore[import-not-found]
+
+            end_job(self.groups, reap=lambda: self._reap_others(self.tally))
+            self._reap_rest(_REAP_PATIENCE_NS)
+
+    def _reap_rest(self, patience_ns: int) -> tuple[Any, ...]:
+        """Waits for what outlived the job; what that used is the job's too. -> the job's totals"""
+        deadline_ns = time.monotonic_ns() + patience_ns
+        while (alive := self._reap_others(self.tally)) and time.monotonic_ns() < deadline_ns:
             time.sleep(0.001)
         self.tally.add_io(self.calls.of_others())
-        self._answer("reaped", self.tally.totals())
+        totals: tuple[Any, ...] = self.tally.totals()
+        if self.outlived and not alive:
+            (uuid, place, answer), self.outlived = self.outlived, ()
+            contents, own_usec = self._read_counters()
+            if self.peak >= 0:  # it was reset when the main process had ended
+                before = answer[10][self.peak_place]
+                contents[self.peak_place] = max(before, contents[self.peak_place], key=int)
+            done = ("done", answer[1], totals, answer[3] + own_usec, *answer[4:9], alive, contents)
+            if place >= 0 and self.ledger >= 0:
+                self._note(uuid, place + launcher.NOTE_BYTES, done, marshal.dumps(done))
+        return totals
 
     def _spawn(
         self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, streams: str
@@ -430,52 +456,41 @@ def _found(program: bytes, path: bytes) -> bytes:
     raise FileNotFoundError(2, "not found", program)
 
 
-def _mapped(descriptor: int) -> Any:
-    """Memory that the kernel counts packets in. The descriptor is not handed on to jobs."""
-    import mmap
-
-    memory = mmap.mmap(descriptor, _PACKET_BYTES, mmap.MAP_SHARED, mmap.PROT_READ)
-    os.close(descriptor)
-    return memory
-
-
-def _set_limits(limits: str) -> None:
-    """The owner has more for itself than its jobs are to have."""
-    import resource
-
-    for limit in limits.split(","):
-        which, soft, hard = map(int, limit.split(":"))
-        resource.setrlimit(which, (soft, hard))
-
-
 def main() -> None:
-    socket, permits, packets, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
+    socket, permits, packets, peak, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
+    descriptors = int(packets), int(peak)
     if limits:
-        _set_limits(limits)
+        from slot_launcher_start import set_limits  # the file beside this
+
+        set_limits(limits)
     launcher.become_subreaper()
+    if attach == [""]:  # they are not made yet
+        from slot_launcher_start import receive_groups
+
+        attach, descriptors = receive_groups(int(socket))
     for path in attach:
-        descriptor = os.open(path, os.O_WRONLY)
-        os.write(descriptor, b"0")
-        os.close(descriptor)
+        try:
+            descriptor = os.open(path, os.O_WRONLY)
+            os.write(descriptor, b"0")
+            os.close(descriptor)
+        except OSError as error:
+            os.write(int(socket), marshal.dumps(("failed", error.errno or 0, "join", path)))
+            return
     nothing = os.open("/dev/null", os.O_RDWR)
     for place in (0, 1, 2):
         os.dup2(nothing, place)
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
-    slot = SlotLauncher(int(socket), int(permits), int(packets), files, ledger, logs)
+    try:
+        slot = SlotLauncher((int(socket), int(permits)), descriptors, files, ledger, logs)
+    except OSError as error:
+        name = launcher.as_text(error.filename)
+        os.write(int(socket), marshal.dumps(("failed", error.errno or 0, "open", name)))
+        return
+    slot.groups = [os.path.dirname(path) for path in attach]
     if leash:
-        _end_with_owner(slot, [os.path.dirname(path) for path in attach])
+        from launcher_leash import end_slot_with_owner
+
+        end_slot_with_owner(slot.groups, slot.remove_files)
     slot.run()
-
-
-def _end_with_owner(slot: SlotLauncher, groups: list[str]) -> None:
-    """Its groups stay, since it is inside: the slot's mark says whose they were."""
-    from launcher_leash import call_at_owners_end, end_job  # type: ignore[import-not-found]
-
-    def end() -> None:
-        end_job(groups)
-        slot.remove_files()
-        os._exit(0)
-
-    call_at_owners_end(end)

@@ -63,7 +63,7 @@ class Standby:
 
     def _has_greeted(self, launcher: LauncherProcess) -> None:
         launcher.greeted()
-        groups = self._kit.accountant.groups_named(new_uuid(), self._accounting)
+        groups = self._kit.accountant.groups_for_process(new_uuid(), self._accounting, launcher.pid)
         self._groups[launcher.socket] = groups
         self._kit.loop.unwatch(launcher.socket)
         self._kit.loop.watch(launcher.socket, self._step(launcher, self._has_joined))

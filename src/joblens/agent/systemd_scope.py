@@ -1,36 +1,69 @@
-"""A delegated cgroup from systemd, for machines where joblens may not make groups where it stands.
+"""A systemd scope that holds all jobs of this process, for machines where it may not divide its own group.
 
-A job's launcher is started inside a fresh scope (`scope_argv`) and there moved, and nothing else, into a leaf
-(`enter_leaf`): the kernel gives controllers only to groups below one without processes. A supervisor that
-systemd started in a delegated unit does the same with itself (`own_group`)."""
+The scope is delegated: joblens makes the groups of its jobs below it. The kernel gives controllers only to
+groups below one without processes, so launchers stay in a leaf of it. A supervisor that systemd started in a
+delegated unit moves itself into such a leaf (`own_group`)."""
 
 import os
-from collections.abc import Mapping, Sequence
+import threading
 
+from joblens.agent.groups import GroupFactory
+from joblens.agent.scope_terms import ScopeTerms
+from joblens.agent.systemd_manager import NO_LIMIT, ManagerError, Scope, SystemdManager
 from joblens.model.errors import AccountingUnavailable
+from joblens.model.ids import new_uuid
 from joblens.probes.cgroup_layout import CgroupLayout, read_layout
 from joblens.probes.kernel_files import read_text
 
 LEAF = "joblens-self"
 
 
-def user_systemd_available(environ: Mapping[str, str] | None = None, run: str = "/run") -> bool:
-    """Whether systemd-run is there and a manager that would answer it: the user's own, for root the system's.
-    Looks only; starts nothing."""
-    variables = os.environ if environ is None else environ
-    if os.geteuid() == 0:
-        sockets = [f"{run}/systemd/private"]
-    else:
-        runtime = variables.get("XDG_RUNTIME_DIR") or f"{run}/user/{os.geteuid()}"
-        sockets = [f"{runtime}/systemd/private", f"{runtime}/bus"]
-    return _on_path("systemd-run", variables) and any(os.path.exists(path) for path in sockets)
+class OwnScope:
+    """Creates the scope with the first launcher, and once more when the last process in it has ended since.
+    Safe to use from several threads."""
 
+    def __init__(self, terms: ScopeTerms, manager: SystemdManager | None = None) -> None:
+        self._terms = terms
+        self._manager = manager or SystemdManager()
+        self._unit = ""
+        self._factory: GroupFactory | None = None
+        self._lock = threading.Lock()
 
-def scope_argv(argv: Sequence[str], unit: str) -> list[str]:
-    """The command line that runs `argv` in a scope of its own, handed over with all its controllers."""
-    manager = [] if os.geteuid() == 0 else ["--user"]
-    options = ["--scope", "--quiet", "--collect", f"--unit={unit}", "-p", "Delegate=yes"]
-    return ["systemd-run", *manager, *options, "--", *argv]
+    def take_in(self, pid: int) -> GroupFactory:
+        """Moves a launcher of ours into the scope; groups of its jobs can be made until it ends. Raises
+        ManagerError, AccountingUnavailable or OSError."""
+        with self._lock:
+            if self._factory is not None and self._attach(pid):
+                return self._factory
+            self._factory = None
+            self._unit = f"joblens-{new_uuid()}.scope"
+            self._create(pid)
+            parent = enter_leaf(pid=pid)
+            self._factory = GroupFactory.detect(parent, layout=read_layout(pid=pid))
+            return self._factory
+
+    def _attach(self, pid: int) -> bool:
+        """False: the scope is gone."""
+        try:
+            self._manager.attach(self._unit, f"/{LEAF}", [pid])
+        except ManagerError as error:
+            if not error.name:  # no answer, which is no word about the scope
+                raise
+            return False
+        return True
+
+    def _create(self, pid: int) -> None:
+        tasks_max = self._terms.tasks_max
+        scope = Scope(
+            unit=self._unit,
+            slice=self._terms.slice,
+            tasks_max=NO_LIMIT if tasks_max is None else tasks_max,
+            description=f"Jobs of joblens (process {os.getpid()})",
+        )
+        end = f"/{self._unit}"
+        self._manager.start_scope(
+            scope, pid, lambda: (read_text(f"/proc/{pid}/cgroup") or "").rstrip().endswith(end)
+        )
 
 
 def enter_leaf(layout: CgroupLayout | None = None, pid: int | None = None) -> str:
@@ -45,7 +78,7 @@ def enter_leaf(layout: CgroupLayout | None = None, pid: int | None = None) -> st
     if others:
         raise AccountingUnavailable(
             f"{unified.directory} holds {len(others)} other processes, which joblens does not move",
-            hint="start joblens in a scope of its own: systemd-run --user --scope -p Delegate=yes joblens …",
+            hint="let the unit run nothing but joblens: in a script, start it with exec joblens …",
         )
     leaf = f"{unified.directory}/{LEAF}"
     try:
@@ -65,8 +98,3 @@ def own_group(layout: CgroupLayout | None = None) -> str:
         above = os.path.dirname(unified.directory)
         return above.removeprefix(unified.mount_point.rstrip("/")) or "/"
     return enter_leaf(layout)
-
-
-def _on_path(program: str, variables: Mapping[str, str]) -> bool:
-    folders = variables.get("PATH", os.defpath).split(os.pathsep)
-    return any(os.access(f"{folder}/{program}", os.X_OK) for folder in folders if folder)

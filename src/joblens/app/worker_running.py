@@ -17,6 +17,7 @@ import joblens
 from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.kit import Kit
 from joblens.agent.locks import SupervisorLock, remove_idle_folders
+from joblens.agent.login_session import name_stop, stop_reason, system_unit
 from joblens.agent.lost_claims import PID_NAMESPACE
 from joblens.agent.node_desks import NodeDesks
 from joblens.agent.node_worker import NodeWorker
@@ -232,7 +233,8 @@ class RunningWorker:
             fences[0].placement, fences[0].folders = hired.placement, hired.elsewhere
         complete = WorkedOutcomes(self.info.name, claimed, fences[0].placement_of).complete
         nodes = kit.nodes or _node_desks(settings, hired)
-        self.kit = replace(kit, is_leashed=True, complete=complete, nodes=nodes)
+        self._complete = complete
+        self.kit = replace(kit, is_leashed=True, complete=self._completed, nodes=nodes)
         self.watching = Watching(settings, log, tell, has_ended, hired.ear if hired is not None else None)
         self._deliveries = open_deliveries(settings, log.warn, _answer_s(settings.queue.lease))
         make = QueueWorker if hired is None or hired.ear is None else NodeWorker
@@ -247,6 +249,13 @@ class RunningWorker:
             may_leave=lambda: may_leave(self),
             journals=KitJournals(self.kit, journaled[0]),
         )
+
+    def _completed(self, record: Record) -> Record:
+        """A job that systemd ended at logout or shutdown goes back, if it may run twice."""
+        named = name_stop(record)
+        if named is not record and self._worker is not None:
+            self._worker.forgo_end(record.job.uuid)
+        return self._complete(named)
 
     def _take_sample(self, name: str) -> None:
         if self._worker is not None:
@@ -311,12 +320,20 @@ class RunningWorker:
             if hearing is not None and self._hired is None:
                 hearing.stop()
             is_by_cluster = number == signal.SIGTERM and self._hired is not None
-            loop.call(self._give_up_place if is_by_cluster else worker.end)
+            loop.call(self._give_up_place if is_by_cluster else self._end)
 
         signal.signal(signal.SIGUSR1, lambda *_: worker.look_now())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, end)
         signal.set_wakeup_fd(loop.wake_fd, warn_on_full_buffer=False)
+
+    def _end(self) -> None:
+        """Finishes what runs, unless systemd ends that, too, at logout or shutdown: then it is given back."""
+        worker = self.worker
+        if worker.has_jobs and not worker.is_ending and stop_reason({system_unit()}):
+            worker.give_up_place()
+        else:
+            worker.end()
 
     def _give_up_place(self) -> None:
         """The cluster ends the allocation. The answer to why decides whether its jobs run again."""

@@ -231,11 +231,16 @@ def _attempt_pairs(record: Record, attempt: Attempt) -> Pairs:
         ("kernel", attempt.kernel),
         ("CPUs", UNKNOWN if attempt.cpu_count is None else str(attempt.cpu_count)),
         ("memory", format_bytes(attempt.memory_total_bytes)),
-        ("accounting", attempt.accounting),
+        ("accounting", _accounting(attempt)),
         ("limits held", enforced),
         ("process", UNKNOWN if attempt.pid is None else str(attempt.pid)),
         ("attempt", "" if number == 1 else str(number)),
     ]
+
+
+def _accounting(attempt: Attempt) -> str:
+    reason = attempt.accounting_reason
+    return f"{attempt.accounting} ({clean(reason)})" if reason else attempt.accounting
 
 
 def _output_pairs(attempt: Attempt | None, outcome: Outcome) -> Pairs:

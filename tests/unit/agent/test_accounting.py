@@ -51,20 +51,20 @@ def test_more_cpus_than_there_are_is_no_limit() -> None:
 def test_a_configured_parent_that_cannot_be_used_is_told_once() -> None:
     said: list[str] = []
     accountant = Accountant(FakeClock(), "/no/such/group", said.append)
-    assert accountant.groups_named("a", Accounting.PROCESS_TREE) is None
+    assert accountant.groups_for_process("a", Accounting.PROCESS_TREE, None) is None
     assert said == []
-    assert accountant.groups_named("b", Accounting.AUTO) is None
-    assert accountant.groups_named("c", Accounting.AUTO) is None
+    assert accountant.groups_for_process("b", Accounting.AUTO, None) is None
+    assert accountant.groups_for_process("c", Accounting.AUTO, None) is None
     (warning,) = said
     assert "limits.cgroup_parent /no/such/group" in warning
     assert "process tree" in warning
     with pytest.raises(AccountingUnavailable):
-        accountant.groups_named("d", Accounting.CGROUP)
+        accountant.groups_for_process("d", Accounting.CGROUP, None)
     accountant.close()
 
 
 def test_a_machine_without_groups_is_nothing_to_warn_of() -> None:
     accountant = Accountant(FakeClock(), None, pytest.fail)
-    accountant._why_not = AccountingUnavailable("no control groups here")
-    assert accountant.groups_named("a", Accounting.AUTO) is None
+    accountant._unavailable = AccountingUnavailable("no control groups here")
+    assert accountant.groups_for_process("a", Accounting.AUTO, None) is None
     accountant.close()
