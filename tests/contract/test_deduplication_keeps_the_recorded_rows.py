@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+pytest.importorskip("pyarrow")
+
 from joblens.data import registry
 from joblens.data.operator import GlobalOperator, Signatures, Surroundings
 from joblens.model.recipe import OperatorCall

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+pytest.importorskip("psycopg")
+
 from joblens.model.delivery import Claim
 from joblens.model.writes import CancelAsked
 from joblens.stores.postgres import PostgresStore, ticket_book

@@ -352,9 +352,14 @@ DETECT_INSIDE = """
 import json, sys
 from joblens.agent.groups import GroupFactory
 from joblens.agent.systemd_scope import enter_leaf
+from joblens.model.errors import AccountingUnavailable
 from joblens.probes.cgroup import CgroupProbe
 parent = enter_leaf() if sys.argv[1] == "leaf" else None
-factory = GroupFactory.detect(parent)
+try:
+    factory = GroupFactory.detect(parent)
+except AccountingUnavailable as error:
+    print(json.dumps([{"memory": str(error)}, [], {}]))
+    sys.exit()
 groups = factory.create("inside")
 probe = CgroupProbe(groups.paths, groups.kind)
 print(json.dumps([factory.gaps, sorted(probe.sources), groups.set_limits(memory_bytes=1 << 30)]))
@@ -376,18 +381,20 @@ def detect_inside(groups: JobGroups, how: str) -> tuple[dict[str, str], list[str
     return gaps, sources, enforced
 
 
-def test_below_a_limited_v2_group_with_other_processes_only_cpu_time_is_counted(
+def test_a_limited_v2_group_with_other_processes_is_neither_left_nor_changed(
     pure_v2_groups: JobGroups, wait_until: Callable[..., Any]
 ) -> None:
-    pure_v2_groups.set_limits(memory_bytes=512 * MIB)  # jobs must not get away from it
+    pure_v2_groups.set_limits(memory_bytes=512 * MIB, pids=100)  # jobs must not escape them
     other = start_in(pure_v2_groups, "sleep", "60")
     wait_until(lambda: pure_v2_groups.pids() == [other.pid], what="the other process")
-    gaps, sources, enforced = detect_inside(pure_v2_groups, "as it is")
+    gaps, sources, _ = detect_inside(pure_v2_groups, "as it is")
     assert "holds processes" in gaps["memory"]
-    assert "cpu" in sources
-    assert "memory" not in sources
-    assert enforced == {}
+    assert sources == []
     assert pure_v2_groups.pids() == [other.pid]  # it was not moved
+    group = Path(pure_v2_groups.paths[UNIFIED])
+    assert (group / "cgroup.type").read_text() == "domain\n"
+    assert (group / "cgroup.subtree_control").read_text().split() == []
+    assert [path for path in group.iterdir() if path.is_dir()] == []
     other.kill()
     other.wait()
 

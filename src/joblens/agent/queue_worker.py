@@ -166,7 +166,11 @@ class QueueWorker:
         idle_s = self._plan.idle_s
         if idle_s is None or self._heard or self._heard.are_left or not self._search.next_look_s:
             return False
-        if self._others.is_looking or (self._others.is_more_to_come and not self._plan.is_hired):
+        if (
+            self._leftovers.is_busy
+            or self._others.is_looking
+            or (self._others.is_more_to_come and not self._plan.is_hired)
+        ):
             return False
         if time.monotonic() - self._search.idle_since_s <= idle_s or not self._served.leave():
             return False

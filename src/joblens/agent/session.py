@@ -244,7 +244,7 @@ class JobSession:
     def _go(self, attempt: Attempt, launcher: LauncherProcess, meter: JobMeter) -> None:
         self._started_mono_ns = self._kit.clock.mono_ns()
         meter.start_at(self._started_mono_ns)
-        launcher.go()
+        launcher.go(meter.counter_files())
         self._kit.loop.watch(launcher.socket, self._on_message)
         self._kit.loop.add_timed(self)
         self._feed(Started())

@@ -24,7 +24,7 @@ from joblens.model.errors import InputError
 @shared_options
 def command(session: Session, /, **given: Any) -> None:
     """Run COMMAND, the jobs of a workflow FILE, or TOOL SCRIPT in the background, measured as with run. It
-    goes on when the terminal is closed.
+    keeps running when the terminal is closed.
 
     A tool's script, and with a broker everything, goes to workers of a queue (joblens worker); where there is
     neither, one is started here for as long as there is work.

@@ -96,7 +96,7 @@ def goes_on(session: Session, what: str, ident: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         clear_line()
-        session.note(f"joblens: {what} goes on; to end it: joblens cancel {ident}")
+        session.note(f"joblens: {what} keeps running; to end it: joblens cancel {ident}")
         raise
 
 

@@ -1,13 +1,18 @@
 """Where groups can be made, on trees that look like the machines they stand for."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from joblens.agent.group_places import find_places, slurm_step
+from joblens.agent.group_places import GroupPlaces, enclosing_job_group, find_places, slurm_step
 from joblens.model.errors import AccountingUnavailable
 from joblens.probes.cgroup_layout import CgroupLayout, parse_layout
+
+FOUR = "cpu io memory pids"
+JOB = "joblens-1000/0190a3c5-7f3e-7000-8000-0123456789ab.12-34-56-00000000_00000000"
+SLOT = "joblens-0/slot-0190a3c5-7f3e-7000-8000-0123456789ab"
 
 
 def v2_machine(mount: Path, own: str, options: str = "rw") -> CgroupLayout:
@@ -44,8 +49,20 @@ def test_on_pure_v2_the_own_group_is_the_place(tmp_path: Path) -> None:
 def test_a_controller_that_was_not_handed_down_is_a_gap_with_its_reason(tmp_path: Path) -> None:
     make_v2_group(tmp_path, "cpu memory", "cpu memory")
     places = find_places(v2_machine(tmp_path, "/"))
-    assert set(places.gaps) == {"pids", "io"}
-    assert "not handed down" in places.gaps["pids"]
+    assert places.gaps == {
+        "pids": f"{tmp_path} does not hand down the pids controller",
+        "io": f"{tmp_path} does not hand down the io controller",
+    }
+
+
+def test_a_group_that_joblens_did_not_make_is_never_changed(tmp_path: Path) -> None:
+    """As system.slice often is: it offers more than it hands down."""
+    make_v2_group(tmp_path / "system.slice", FOUR, "memory pids")
+    make_v2_group(tmp_path / "system.slice" / "cron.service", "memory pids")
+    places = find_places(v2_machine(tmp_path, "/system.slice/cron.service"))
+    assert places.bases == {"unified": f"{tmp_path}/system.slice"}
+    assert set(places.gaps) == {"cpu", "io"}
+    assert (tmp_path / "system.slice" / "cgroup.subtree_control").read_text() == "memory pids"
 
 
 def test_where_the_own_group_hands_nothing_down_the_nearest_ancestor_that_does_is_taken(
@@ -90,14 +107,117 @@ def test_a_read_only_mount_is_said_to_be_one(tmp_path: Path) -> None:
     make_v2_group(tmp_path, "memory")
     with pytest.raises(AccountingUnavailable, match="mounted read-only") as refused:
         find_places(v2_machine(tmp_path, "/", options="ro"))
-    assert "systemd-run --user --scope" in refused.value.hint
+    assert "joblens doctor" in refused.value.hint
 
 
-def test_a_threaded_group_cannot_hold_jobs(tmp_path: Path) -> None:
-    make_v2_group(tmp_path, "memory")
-    (tmp_path / "cgroup.type").write_text("threaded\n")
-    with pytest.raises(AccountingUnavailable, match="is a threaded group"):
+@pytest.mark.parametrize("kind", ["threaded", "domain threaded", "domain invalid"])
+def test_a_threaded_group_cannot_hold_jobs(tmp_path: Path, kind: str) -> None:
+    make_v2_group(tmp_path, "memory pids", "memory pids")
+    (tmp_path / "cgroup.type").write_text(f"{kind}\n")
+    with pytest.raises(AccountingUnavailable, match=f"is a {kind} group"):
         find_places(v2_machine(tmp_path, "/"))
+
+
+# ---- the own group holds processes, and nothing above it can be used --------------------------------------
+
+
+def populated(directory: Path, pid: int | str, controllers: str = FOUR) -> None:
+    make_v2_group(directory, controllers)
+    (directory / "cgroup.type").write_text("domain\n")
+    (directory / "cgroup.procs").write_text(f"{pid}\n")
+
+
+def alone_in_a_unit(
+    mount: Path, monkeypatch: pytest.MonkeyPatch, *, is_delegated: bool = True
+) -> CgroupLayout:
+    populated(mount / "work.service", os.getpid())
+    monkeypatch.setattr("joblens.agent.group_places.is_delegated", lambda *_: is_delegated)
+    return v2_machine(mount, "/work.service")
+
+
+def test_alone_in_a_delegated_unit_joblens_divides_it_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = alone_in_a_unit(tmp_path, monkeypatch)
+    places = find_places(layout)
+    assert places == GroupPlaces(
+        kind="cgroup-v2",
+        bases={"unified": f"{tmp_path}/work.service"},
+        divided=f"{tmp_path}/work.service",
+        is_lent=True,
+    )
+    with pytest.raises(AccountingUnavailable, match="holds processes"):
+        find_places(layout, may_borrow=False)
+
+
+def test_a_unit_that_is_not_delegated_is_not_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = alone_in_a_unit(tmp_path, monkeypatch, is_delegated=False)
+    with pytest.raises(AccountingUnavailable, match="holds processes and does not hand down the memory"):
+        find_places(layout)
+
+
+def test_a_delegated_unit_with_foreign_processes_is_not_divided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = alone_in_a_unit(tmp_path, monkeypatch)
+    (tmp_path / "work.service" / "cgroup.procs").write_text(f"{os.getpid()}\n{os.getppid()}\n")
+    with pytest.raises(AccountingUnavailable, match="holds processes"):
+        find_places(layout)
+
+
+def test_processes_that_joblens_started_are_not_foreign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = alone_in_a_unit(tmp_path, monkeypatch)
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        (tmp_path / "work.service" / "cgroup.procs").write_text(f"{os.getpid()}\n{child.pid}\n")
+        assert find_places(layout).is_lent
+    finally:
+        child.kill()
+        child.wait()
+
+
+# ---- inside a job of joblens -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("job", [JOB, SLOT])
+@pytest.mark.parametrize("leaf", ["", "/joblens-self"])
+def test_jobs_of_a_job_lie_inside_it_though_a_group_above_hands_more_down(
+    tmp_path: Path, job: str, leaf: str
+) -> None:
+    make_v2_group(tmp_path, FOUR, FOUR)
+    make_v2_group((tmp_path / job).parent, FOUR, FOUR)
+    populated(tmp_path / job, "" if leaf else os.getpid(), "cpu memory pids")
+    populated(tmp_path / f"{job}{leaf}", os.getpid(), "cpu memory pids")
+    places = find_places(v2_machine(tmp_path, f"/{job}{leaf}"))
+    assert places.bases == {"unified": f"{tmp_path}/{job}"}
+    assert (places.divided, places.is_lent) == (f"{tmp_path}/{job}", False)
+    assert set(places.gaps) == {"io"}
+
+
+def test_a_job_that_made_groups_itself_is_not_divided_and_not_left(tmp_path: Path) -> None:
+    make_v2_group(tmp_path, FOUR, FOUR)
+    make_v2_group(tmp_path / JOB, FOUR)
+    populated(tmp_path / JOB / "own", os.getpid())
+    with pytest.raises(AccountingUnavailable, match="own holds processes"):
+        find_places(v2_machine(tmp_path, f"/{JOB}/own"))
+
+
+def test_a_job_without_the_memory_controller_is_not_divided_and_not_left(tmp_path: Path) -> None:
+    make_v2_group(tmp_path, FOUR, FOUR)
+    populated(tmp_path / JOB, os.getpid(), "cpu pids")
+    with pytest.raises(AccountingUnavailable, match="does not hand down the memory controller"):
+        find_places(v2_machine(tmp_path, f"/{JOB}"))
+
+
+def test_the_innermost_job_counts(tmp_path: Path) -> None:
+    inner = f"{tmp_path}/{JOB}/{SLOT}"
+    assert enclosing_job_group(f"{inner}/joblens-self", str(tmp_path)) == inner
+    assert enclosing_job_group(inner, str(tmp_path)) == inner
+    assert enclosing_job_group(f"{tmp_path}/{JOB}", str(tmp_path)) == f"{tmp_path}/{JOB}"
+    for other in ("", "/joblens-1000", "/joblens-1000/job", f"/other/{os.path.basename(JOB)}"):
+        assert enclosing_job_group(f"{tmp_path}{other}", str(tmp_path)) == ""
 
 
 def test_a_group_that_no_mount_shows_is_said_to_be_hidden(tmp_path: Path) -> None:
@@ -145,7 +265,6 @@ def test_a_group_of_someone_else_is_refused(tmp_path: Path) -> None:
 
 
 SCOPE = "system.slice/slurmstepd.scope"
-FOUR = "cpu io memory pids"
 
 
 def slurm_v2_job(mount: Path) -> str:
@@ -168,8 +287,8 @@ def test_no_job_is_put_outside_of_its_slurm_job_though_more_could_be_had_there(t
     own = slurm_v2_job(tmp_path)
     for name in ("user", "user/task_0"):
         (tmp_path / SCOPE / "job_42/step_batch" / name / "cgroup.subtree_control").write_text("")
-    places = find_places(v2_machine(tmp_path, own))
-    assert places.bases["unified"].startswith(f"{tmp_path}/{SCOPE}/job_42/step_batch/user")
+    with pytest.raises(AccountingUnavailable, match="task_0 does not hand down the memory controller"):
+        find_places(v2_machine(tmp_path, own))
 
 
 def test_in_a_slurm_job_on_v1_groups_lie_below_what_slurm_gave_in_each_hierarchy(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from joblens.agent.slot_process import SlotProcess
-from joblens.model.errors import AccountingUnavailable
+from joblens.model.errors import AccountingUnavailable, LaunchError
 from tests.conftest import wait_until
 
 
@@ -151,3 +151,16 @@ def test_jobs_that_were_sent_together_can_be_taken_back_but_the_first(
     assert [launcher.take_permit_back() for _ in range(3)] == [True, True, False]
     (tmp_path / "go").touch()
     assert [launcher.receive()[:2] for _ in range(3)] == [("done", 0), ("skipped", "b"), ("skipped", "c")]
+
+
+def test_a_launcher_that_cannot_join_its_groups_says_so(tmp_path: Path) -> None:
+    path = str(tmp_path / "gone" / "cgroup.procs")
+    with pytest.raises(AccountingUnavailable, match="cannot join its control group: No such file") as refused:
+        SlotProcess(str(tmp_path / "logs" / ".slot"), "", str(tmp_path / "logs"), [path])
+    assert path in str(refused.value)
+
+
+def test_a_launcher_that_cannot_write_its_files_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="for the output of jobs: No such file") as refused:
+        SlotProcess(str(tmp_path / "gone" / ".slot"), "", str(tmp_path / "logs"), ())
+    assert str(tmp_path / "gone") in str(refused.value)
