@@ -71,8 +71,8 @@ def hung(_folder: str) -> dict[str, Any]:
 
 
 def killed(folder: str) -> dict[str, Any]:
-    """An owner that is killed: units while its job runs on, after that, and of the next owner. The state folder
-    is its own, as a lock of recovery stays there."""
+    """An owner that is killed: units while its job runs on, after that, and of the next owner. In a state
+    folder of its own, as recovery leaves a lock file."""
     os.environ["XDG_STATE_HOME"] = f"{folder}/state"
     script = f"cat /proc/self/cgroup > {folder}/part; mv {folder}/part {folder}/first; sleep 4"
     owner = subprocess.Popen(["joblens", "run", "-q", "--", "sh", "-c", script])
