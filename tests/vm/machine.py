@@ -15,10 +15,10 @@ from typing import Any
 
 from tests.vm.image import Image, Report
 
-BOOT_S = 300.0  # emulated and beside other work
+BOOT_S = 600.0  # emulated and beside other work
 KERNEL_S = 20.0  # first line on the console; KVM that cannot run the kernel shows none
 POWER_OFF_S = 60.0
-STEP_S = 240.0
+STEP_S = 600.0  # a guard against hangs, not a measure: the host may be busy
 IS_QUICK = bool(os.environ.get("JOBLENS_VM_QUICK"))  # fewer forks and tries
 MEMORY_MB = 3072
 CPUS = 2
@@ -203,7 +203,7 @@ class QemuMachine(Machine):
                 raise MachineError(f"QEMU ended while booting:\n{self._qemu_log()}\n{self.console()}")
             self._report(f"booting ({time.monotonic() - begin:.0f} s)")
             with contextlib.suppress(StepTimeout):
-                if self.run("root", "systemctl is-system-running --wait || true", timeout=60).code == 0:
+                if self.run("root", "systemctl is-system-running --wait || true", timeout=100).code == 0:
                     return
             time.sleep(1.0)
         self._end_qemu()

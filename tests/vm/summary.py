@@ -28,8 +28,10 @@ class Summary:
             write(self.machine)
         situations = list(dict.fromkeys(name for row in self.cells.values() for name in row))
         if self.cells:
-            rows = [["", *self.cells]]
-            rows += [[name, *(row.get(name, "-") for row in self.cells.values())] for name in situations]
+            rows = [["", *situations]]
+            rows += [
+                [check, *(row.get(name, "-") for name in situations)] for check, row in self.cells.items()
+            ]
             widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
             for row in rows:
                 write("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())

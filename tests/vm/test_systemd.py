@@ -10,7 +10,7 @@ COST_GOAL = 1.1
 
 
 def test_a_hung_user_manager_delays_a_job_by_at_most_two_seconds(alice: Session, summary: Summary) -> None:
-    found = alice.program("hung_manager", timeout=400)
+    found = alice.program("hung_manager")
     delay = found["hung"]["seconds"] - found["usual"]["seconds"]
     summary.note(alice.name, "hung manager", f"{delay:+.1f} s, {found['hung']['mode']}")
     assert found["hung"]["code"] == 0, found
@@ -38,7 +38,7 @@ def check_reload(session: Session, *manager: str) -> None:
 
 
 def test_the_cost_of_a_run_is_compared_with_that_of_a_scope(alice: Session, summary: Summary) -> None:
-    found = alice.program("scope_cost", "7", timeout=400)
+    found = alice.program("scope_cost", "7")
     run, scope, tree = (median(found[name]) for name in ("run", "scope", "tree"))
     ratio = run / (scope + tree)
     summary.number(

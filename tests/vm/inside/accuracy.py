@@ -11,7 +11,7 @@ for _ in range(int(sys.argv[1])):
     if not child:
         burn(0.003); os._exit(0)
     os.waitpid(child, 0)
-print(used())
+finish(used())
 """
 
 SPIKE = """
@@ -34,7 +34,7 @@ if not os.fork():
 os.wait()
 while not os.path.exists(path): time.sleep(0.1)
 time.sleep(0.3)
-print(float(open(path).read()) + used())
+finish(float(open(path).read()) + used())
 """
 
 

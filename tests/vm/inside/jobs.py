@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-COMMAND_S = 150.0
+COMMAND_S = 400.0
 
 # Burns CPU time and prints the seconds that the kernel counted for the process and its children.
 BURN = """
@@ -27,15 +27,18 @@ def fill(megabytes):
     block = bytearray(megabytes << 20)
     block[::4096] = b"x" * len(block[::4096])
     return block
+def finish(truth):  # ends without the work of a usual exit, which the truth could not contain
+    print(truth, flush=True)
+    os._exit(0)
 """
 
 
 @contextmanager
 def own_store() -> Iterator[str]:
-    """A folder with a store that all commands of the program use; removed at the end."""
+    """A folder with a store that all commands of the program use; removed at the end. The state folder stays
+    the user's own, so that files left in the spool are found."""
     folder = tempfile.mkdtemp(prefix="vm-test-")
     os.environ["JOBLENS_STORE"] = f"{folder}/store.db"
-    os.environ["XDG_STATE_HOME"] = f"{folder}/state"
     try:
         yield folder
     finally:
@@ -112,6 +115,14 @@ def python(code: str, *arguments: str) -> list[str]:
 def own_group() -> str:
     with open("/proc/self/cgroup") as file:
         return file.read().strip().rsplit("::", 1)[-1]
+
+
+def signal_manager(name: str) -> None:
+    """Send a signal to the user manager, such as STOP."""
+    unit = f"user@{os.getuid()}.service"
+    show = ["systemctl", "show", unit, "--property=MainPID", "--value"]
+    pid = subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
+    subprocess.run(["sudo", "kill", f"-{name}", pid], check=True)
 
 
 def answer(value: Any) -> None:
