@@ -25,6 +25,7 @@ from joblens.model.secrets import redact_text
 _ENDED_BY_JOBLENS: dict[EndCause, tuple[Status, str, str | None]] = {
     EndCause.TIMEOUT: (Status.TIMEOUT, "timeout", "its time was up"),
     EndCause.CANCELLED: (Status.CANCELLED, "cancelled", "ended because someone asked"),
+    EndCause.OWNER_STOPPED: (Status.CANCELLED, "cancelled", "ended because its supervisor was stopped"),
     EndCause.MEMORY_LIMIT: (
         Status.FAILED,
         "out-of-memory",

@@ -110,7 +110,7 @@ def _why_lower(record: Record, usage: Usage) -> tuple[str, str]:
             "the job's control group was gone before its last reading",
             "end jobs with joblens cancel: kill -9 of joblens or of a job's launcher can lose that reading",
         )
-    return "not every process could be followed", "joblens doctor says what would make them exact"
+    return "not every process could be followed", "joblens doctor shows how to make them exact"
 
 
 def _caveats(record: Record, usage: Usage) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from joblens.analysis.memory_peak import (
 )
 from joblens.analysis.rates import page_cache, unreclaimable_bytes
 from joblens.analysis.reasons import NOT_MEASURED, ONLY_IMPORTED
+from joblens.analysis.unreaped import FROM_WAITED, has_unreaped_processes
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import USAGE_NUMBERS, Usage
 from joblens.model.sample import Sample
@@ -209,8 +210,7 @@ class _Total:
             return False
         # What was waited for is complete, whatever the probe missed of the living. A group also counts
         # processes that nobody waits for, so without its last reading nothing is certain.
-        is_waited = self._sources.get(group) in (RUSAGE, REAPED_IO)
-        return not is_waited or (self.has_group and not self.has_end)
+        return not self._is_of_waited(number) or (self.has_group and not self.has_end)
 
     def add_cpu(self) -> None:
         waited = None if self.exit is None else self.exit.user_usec + self.exit.system_usec
@@ -255,6 +255,11 @@ class _Total:
         if self.exit is not None:
             for number in ("context_switches_voluntary", "context_switches_involuntary"):
                 self._put(number, getattr(self.exit, number), RUSAGE)
+            if self.has_group and self.samples and has_unreaped_processes(self.samples[-1], self.exit):
+                self._lower += [each for each in FROM_WAITED if self._is_of_waited(each)]
+
+    def _is_of_waited(self, number: str) -> bool:
+        return self._sources.get(_ORIGINS[number][0]) in (RUSAGE, REAPED_IO)
 
     def _add_larger(self, number: str, waited: int | None, waited_source: str, *, prefer_seen: bool) -> None:
         """What was waited for is exact, unless the samples saw more: then some processes were never

@@ -612,6 +612,59 @@ def test_a_job_that_uses_no_gpu_used_nothing_of_it() -> None:
     assert (usage.gpu_memory_peak_bytes, usage.gpu_busy_usec) == (0, 0)
 
 
+# processes that nobody waited for
+
+
+def ended(cpu_usec: int, faults: int | None = None, **more: Any) -> Sample:
+    return a_sample(2, cpu_total_usec=cpu_usec, faults_minor=faults, **more)
+
+
+WAITED = ExitUsage(
+    user_usec=43_000,
+    faults_minor=3_554,
+    io_read_bytes=0,
+    io_write_bytes=4096,
+    io_call_read_bytes=0,
+    io_call_write_bytes=10,
+    io_call_reads=0,
+    io_call_writes=1,
+    reaped=1,
+)
+
+
+def test_io_is_a_lower_bound_when_the_group_counted_more_than_was_waited_for() -> None:
+    usage = usage_in_group(ended(54_000, 6_346), exit_usage=WAITED)
+    assert usage.io_write_bytes == 4096
+    assert {"io_read_bytes", "io_write_bytes", "io_call_write_bytes"} <= {*usage.lower_bounds}
+    assert "context_switches_voluntary" in usage.lower_bounds
+    assert "cpu_total_usec" not in usage.lower_bounds
+
+
+def test_io_that_the_group_counts_itself_is_exact_whoever_waits() -> None:
+    last = ended(54_000, 6_346, io_read_bytes=1, io_write_bytes=8192, io_read_ops=1, io_write_ops=2)
+    usage = usage_in_group(last, exit_usage=WAITED, sources={**CPU_STAT, "io": "cgroup v2 io.stat"})
+    assert usage.io_write_bytes == 8192
+    assert "io_write_bytes" not in usage.lower_bounds
+    assert "io_call_write_bytes" in usage.lower_bounds
+
+
+@pytest.mark.parametrize(
+    ("cpu_usec", "faults"),
+    [
+        (43_060, 3_554),  # the last moments of its processes
+        (43_000 + 9_000, 3_556),  # of many short threads
+        (42_800, 3_540),
+        (43_800, None),
+    ],
+)
+def test_io_is_exact_when_group_and_rusage_agree(cpu_usec: int, faults: int | None) -> None:
+    assert usage_in_group(ended(cpu_usec, faults), exit_usage=WAITED).lower_bounds == ()
+
+
+def test_io_is_a_lower_bound_by_cpu_alone_when_the_group_counts_no_faults() -> None:
+    assert "io_write_bytes" in usage_in_group(ended(54_000), exit_usage=WAITED).lower_bounds
+
+
 # a group that was gone before its last reading
 
 
