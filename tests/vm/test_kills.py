@@ -17,18 +17,20 @@ TRY_S = 20.0  # emulated, five at a time
 
 
 @pytest.mark.parametrize("target", ["joblens", "supervisor", "both", "driver"])
-@pytest.mark.parametrize("launched", [ALICE_SSH, ROOT_SSH], ids=lambda situation: situation.id)
-def test_totals_are_exact_after_a_kill(
+def test_totals_of_an_ordinary_user_are_exact_after_a_kill(
+    session_of: SessionOf, summary: Summary, target: str
+) -> None:
+    _assert_exact(session_of, summary, ALICE_SSH, target, TRIES)
+
+
+@pytest.mark.parametrize("target", ["both", "driver"])
+@pytest.mark.parametrize(
+    "launched", [ALICE_SCOPE, ROOT_SSH, ROOT_SERVICE], ids=lambda situation: situation.id
+)
+def test_totals_are_exact_after_a_kill_in_other_situations(
     session_of: SessionOf, summary: Summary, launched: Situation, target: str
 ) -> None:
-    _assert_exact(session_of, summary, launched, target, TRIES)
-
-
-@pytest.mark.parametrize("launched", [ALICE_SCOPE, ROOT_SERVICE], ids=lambda situation: situation.id)
-def test_totals_are_exact_after_a_kill_in_a_unit(
-    session_of: SessionOf, summary: Summary, launched: Situation
-) -> None:
-    _assert_exact(session_of, summary, launched, "both", max(1, TRIES // 5))
+    _assert_exact(session_of, summary, launched, target, max(1, TRIES // 5))
 
 
 def _assert_exact(

@@ -137,9 +137,10 @@ class JobMeter:
         return files
 
     def read_totals_by(self, probe: Probe) -> None:
-        """Takes the job's totals from another probe from now on. Closes the one before."""
+        """Takes the job's totals from a probe of its groups from now on. Closes the one before."""
         with self._lock:
             self.probe, earlier = probe, self.probe
+            self._probe_counts_reaped = True
         earlier.close()
 
     def sample(self, reaped: ExitUsage, *, final: bool = False, goes_on: bool = False) -> Sample:

@@ -212,3 +212,14 @@ def test_a_probe_that_is_well_again_has_no_reason_any_more() -> None:
     probe.is_well = True
     others.read()
     assert others.origins()[1] == {}
+
+
+def test_totals_of_groups_that_were_noted_do_not_count_the_reaped_twice() -> None:
+    """Also where the job was followed by its process tree up to then."""
+    tree = Readings({"cpu_user_usec": 10, "cpu_system_usec": 5, "faults_minor": 1, "faults_major": 0})
+    one = meter(tree, FakeClock(), counts_reaped=False)
+    one.read_totals_by(Readings({"cpu_total_usec": 900, "cpu_user_usec": 600, "cpu_system_usec": 300}))
+    assert not one.has_end
+    last = one.sample(ExitUsage(user_usec=600, system_usec=290), final=True)
+    assert (last.cpu_total_usec, last.cpu_user_usec) == (900, 600)
+    assert one.has_end
