@@ -1,16 +1,6 @@
 """`joblens run -- true` with the user manager as usual, and stopped by SIGSTOP."""
 
-import os
-import subprocess
-
-from tests.vm.inside.jobs import answer, own_store, run_job
-
-
-def signal_manager(name: str) -> None:
-    unit = f"user@{os.getuid()}.service"
-    show = ["systemctl", "show", unit, "--property=MainPID", "--value"]
-    pid = subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
-    subprocess.run(["sudo", "kill", f"-{name}", pid], check=True)
+from tests.vm.inside.jobs import answer, own_store, run_job, signal_manager
 
 
 def main() -> None:

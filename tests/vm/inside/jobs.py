@@ -117,6 +117,14 @@ def own_group() -> str:
         return file.read().strip().rsplit("::", 1)[-1]
 
 
+def signal_manager(name: str) -> None:
+    """Send a signal to the user manager, such as STOP."""
+    unit = f"user@{os.getuid()}.service"
+    show = ["systemctl", "show", unit, "--property=MainPID", "--value"]
+    pid = subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
+    subprocess.run(["sudo", "kill", f"-{name}", pid], check=True)
+
+
 def answer(value: Any) -> None:
     """Print the JSON that the test reads."""
     sys.stdout.flush()
