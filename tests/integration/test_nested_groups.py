@@ -84,11 +84,13 @@ def test_an_outer_job_that_never_stops_forking_is_divided_all_the_same(outer: Jo
     assert forking.wait() == -9
 
 
-def test_a_second_inner_joblens_finds_the_job_divided(outer: JobGroups) -> None:
+def test_a_process_that_joins_a_divided_job_lands_in_its_leaf_and_may_be_joblens(outer: JobGroups) -> None:
     for _ in range(2):
         inner = start_inner(outer)
         path = inner.communicate()[0].decode().split()[0]
+        assert inner.returncode == 0
         assert path.startswith(f"{outer.paths[UNIFIED]}/joblens-")
+    assert outer.attach_files() == [f"{outer.paths[UNIFIED]}/{LEAF}/cgroup.procs"]
 
 
 BURN = "b = bytearray(b'x') * (90 << 20)\nimport time\nwhile time.process_time() < 0.7: pass"

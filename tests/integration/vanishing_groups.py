@@ -3,9 +3,11 @@
 On a machine without systemd the groups of a job stay until joblens removes them. These helpers remove them at
 the moment systemd would: when the job and its launcher have ended."""
 
+import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 
 from joblens.model.job import Attempt
 from tests.conftest import wait_until
@@ -41,10 +43,11 @@ def _remove_folder(folder: str) -> None:
             return
 
 
-def remove_before_it_is_read(attempt: Attempt, reader: int) -> None:
-    """The same, while the process that would read the groups is stopped."""
+@contextlib.contextmanager
+def stopped(reader: int) -> Iterator[None]:
+    """The process that would read the groups does nothing meanwhile."""
     os.kill(reader, signal.SIGSTOP)
     try:
-        remove_when_over(attempt)
+        yield
     finally:
         os.kill(reader, signal.SIGCONT)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from joblens.agent.group_places import GROUP_HINT, GroupPlaces, find_places, is_job_group, shared_parent
-from joblens.agent.leaf_group import divide, enable_controllers, undo_division
+from joblens.agent.leaf_group import LEAF, divide, enable_controllers, undo_division
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, read_layout
 from joblens.probes.kernel_files import list_pids, subgroups
@@ -117,8 +117,10 @@ class JobGroups:
         return any(os.path.isdir(path) for path in self.paths.values())
 
     def attach_files(self) -> list[str]:
-        """A child that is to be the job writes '0' to each before it execs."""
-        return [f"{path}/cgroup.procs" for path in dict.fromkeys(self.paths.values())]
+        """A child that is to be the job writes '0' to each before it execs. A job that was divided for inner
+        ones takes processes in its leaf alone."""
+        leaves = ((path, f"{path}/{LEAF}") for path in dict.fromkeys(self.paths.values()))
+        return [f"{leaf if os.path.isdir(leaf) else path}/cgroup.procs" for path, leaf in leaves]
 
     # limits
 

@@ -46,6 +46,7 @@ _FOLLOWED = {
     "network_rx_packets": "network",
     "network_tx_packets": "network",
 }
+_COUNTED_BY_GROUPS = frozenset({"cpu_total_usec", "network_rx_bytes"})
 
 
 def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ...]:
@@ -103,11 +104,11 @@ def _why_lower(record: Record, usage: Usage) -> tuple[str, str]:
     if record.job.attached:
         return "it was looked at from outside", "joblens run measures a command from its start to its end"
     is_in_group = record.attempt is not None and record.attempt.accounting.startswith("cgroup")
-    if is_in_group and "cpu_total_usec" in usage.lower_bounds:
+    if is_in_group and not _COUNTED_BY_GROUPS.isdisjoint(usage.lower_bounds):
         # A group misses no process: only its last reading can be missing.
         return (
             "the job's control group was gone before its last reading",
-            "end jobs with joblens cancel: kill -9 of a job's launcher loses that reading",
+            "end jobs with joblens cancel: kill -9 of joblens or of a job's launcher can lose that reading",
         )
     return "not every process could be followed", "joblens doctor shows how to make them exact"
 

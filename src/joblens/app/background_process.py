@@ -18,8 +18,19 @@ _LOG_BYTES = 5 * 1024**2
 
 
 def log_line(what: str, text: str) -> None:
-    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what} {os.getpid()}: {clean_text(text)}\n")
+    # The journal has time, name and process of each line already.
+    begin = "" if _is_journal(2) else f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what} {os.getpid()}: "
+    sys.stderr.write(f"{begin}{clean_text(text)}\n")
     sys.stderr.flush()
+
+
+def _is_journal(descriptor: int) -> bool:
+    """Whether systemd connected it to its journal."""
+    try:
+        file = os.fstat(descriptor)
+    except OSError:
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{file.st_dev}:{file.st_ino}"
 
 
 def begin_service(what: str, serve: Callable[[Settings, Callable[[], None]], object]) -> None:

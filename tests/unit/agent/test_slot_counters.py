@@ -1,6 +1,7 @@
 """Counters of a slot's groups, on files that stand for the kernel's."""
 
 import os
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,9 @@ from joblens.model.job import Attempt, Job, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.writes import JobEnded
 from joblens.probes.cgroup import CgroupProbe
+from joblens.probes.cgroup_network import SOURCE
 from joblens.probes.host import read_host
+from joblens.probes.traffic_code import FIELDS
 
 
 @pytest.fixture
@@ -99,6 +102,35 @@ def test_recovery_leaves_the_peak_of_a_job_that_still_runs_alone(group: Path) ->
     assert reading is not None
     assert reading.last["memory_kernel_peak_bytes"] == 795
     assert (group / "memory.peak").read_text() == "900\n"
+
+
+def test_noted_counters_are_read_when_the_group_is_gone(group: Path) -> None:
+    job, _ = ended_in(group, b"800\n")
+    packets = [struct.pack("=5Q24x5Q24x", *[value] * len(FIELDS)) for value in (7, 50)]
+    assert job.end is not None
+    begin = structs.replace(job.begin, counters=[*job.begin.counters, packets[0]])
+    end = structs.replace(job.end, answer=(*job.end.answer[:-1], [*job.end.answer[-1], packets[1]]))
+    for name in ("cgroup.procs", "memory.current", "memory.peak"):
+        (group / name).unlink()
+    reading = reading_of(structs.replace(job, begin=begin, end=end))
+    assert reading is not None
+    assert reading.last["memory_kernel_peak_bytes"] == 795
+    assert {reading.last[name] for name in FIELDS} == {43}
+    assert reading.origins.sources["network"] == SOURCE
+    assert reading.origins.has_end
+
+
+def test_packets_that_nobody_counted_have_a_reason(group: Path) -> None:
+    reading = reading_of(ended_in(group, b"800\n")[0])
+    assert reading is not None
+    assert FIELDS[0] not in reading.last
+    assert reading.origins.unknown[FIELDS[0]]
+
+
+def test_a_slot_without_a_mark_gives_no_reading(group: Path) -> None:
+    job, _ = ended_in(group, b"800\n")
+    (group / "slot-x.slot").unlink()
+    assert reading_of(job) is None
 
 
 class NoGroups:

@@ -25,7 +25,7 @@ from tests.vm.inside.jobs import answer, facts, python
 
 PATIENCE_S = 120.0
 WITHIN = 0.01
-BURN_S = 2.0
+BURN_S = 1.0
 # Appears in the folder when it has begun; burns, touches memory, writes down the truth, and ends at once. The
 # process had used some CPU time before it became the job, at most what it had used at its first line; the
 # record leaves that out.
