@@ -65,7 +65,8 @@ ALICE_SERVICE = Situation(
     is_cgroup_expected=False,
 )
 ROOT_SERVICE = Situation("root service", "root", _SERVICE)
-ROOT_CONTAINER = Situation("root container", "root", _CONTAINER)
+# Its group holds processes that are not joblens', and may not be divided while they are in it.
+ROOT_CONTAINER = Situation("root container", "root", _CONTAINER, is_cgroup_expected=False)
 
 SITUATIONS = (
     ALICE_SSH,
