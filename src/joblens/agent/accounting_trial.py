@@ -34,7 +34,7 @@ class Trial(Struct, kw_only=True):
     accounting: str = PROCESS_TREE
     way: Way = Way.PROCESS_TREE
     slot_way: Way = Way.PROCESS_TREE
-    base: str = ""  # directory below which job groups are made
+    base: str = ""  # group that holds those of jobs: name of a unit, or path
     reason: str = ""
     slot_reason: str = ""
     missing: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ def _measure(
 ) -> None:
     trial.accounting, trial.way = groups.kind, _way_of(groups, parent, layout)
     main = groups.paths.get(UNIFIED) or next(iter(groups.paths.values()))
-    trial.base = os.path.dirname(os.path.dirname(main))
+    trial.base = _short_name(os.path.dirname(os.path.dirname(main)))
     trial.missing = _missing(groups)
     trial.enforced = groups.set_limits(**_LIMITS)
     trial.limit_gaps = groups.limit_gaps
@@ -105,6 +105,11 @@ def _measure(
     probe.close()
     has_kill = any(os.path.exists(f"{path}/cgroup.kill") for path in groups.paths.values())
     trial.kill = "cgroup.kill" if has_kill else "SIGKILL to each process until the group is empty"
+
+
+def _short_name(directory: str) -> str:
+    name = os.path.basename(directory)
+    return name if name.endswith((".scope", ".service")) else directory
 
 
 def _missing(groups: JobGroups) -> frozenset[str]:

@@ -31,9 +31,9 @@ _WITHOUT_KERNEL = {
 }
 _GROUP_WAYS = {
     Way.SCOPE: "a control group for each job, in a systemd scope",
-    Way.OWN_GROUP: "a control group for each job, below {base}",
+    Way.OWN_GROUP: "a control group for each job, inside {base}",
     Way.INSIDE_JOB: "a control group for each job, inside the job that joblens runs in",
-    Way.CONFIGURED: "a control group for each job, below {base} (limits.cgroup_parent)",
+    Way.CONFIGURED: "a control group for each job, inside {base} (limits.cgroup_parent)",
     Way.WITHOUT_CONTROLLERS: "a control group for each job, which counts CPU time only",
 }
 _TREE = "/proc of every process below the launcher, and what it waited for"

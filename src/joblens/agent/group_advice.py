@@ -18,6 +18,10 @@ from joblens.probes.kernel_files import read_text
 CONTROLLERS = "cpu cpuset io memory pids"
 _DROP_IN = "/etc/systemd/system/user@.service.d"
 _CONTAINER_FILES = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
+_WRITABLE = {
+    "docker": "docker run --security-opt writable-cgroups=true IMAGE …  # Docker 28 and later",
+    "podman": "podman run --security-opt unmask=/sys/fs/cgroup IMAGE …",
+}
 _USER_MANAGER = re.compile(r"/user@(\d+)\.service/")
 _ANY_GROUP = "name a control group that this user may divide, with the setting limits.cgroup_parent"
 
@@ -119,15 +123,15 @@ def io_advice(caller: Caller, kind: str) -> str:
 
 def _in_container(caller: Caller) -> str:
     if caller.is_read_only:
+        engines = [caller.container] if caller.container in _WRITABLE else [*_WRITABLE]
         return _commands(
-            "give the container a control group that it may write:",
-            "podman run --systemd=always IMAGE …",
-            "docker run --privileged --cgroupns=private IMAGE …",
+            "start the container with a control group that it may write:",
+            *(_WRITABLE[engine] for engine in engines),
         )
     if caller.uid != 0:
         return "run joblens as root of the container"
     return _commands(
-        "move the container's processes into a group of their own, so that others can stand beside it:",
+        "move the container's processes into a leaf group, and enable controllers beside it:",
         "cd /sys/fs/cgroup && mkdir -p init",
         "for pid in $(cat cgroup.procs); do echo $pid > init/cgroup.procs; done",
         "echo '+cpu +io +memory +pids' > cgroup.subtree_control",
