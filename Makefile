@@ -10,10 +10,10 @@ WORKERS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help demo test check static format bench setup clean
+.PHONY: help demo test test-vm check static format bench setup clean
 
 help: ## list what can be done
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.base ## set up (base install), run a measured job and a workflow
 	@scripts/demo
@@ -22,6 +22,12 @@ demo: $(VENV)/.base ## set up (base install), run a measured job and a workflow
 # was busy passes when it is run again alone; one that is broken fails again.
 test: $(VENV)/.dev static ## set up (all extras) and run every test
 	$(BIN)/python -m pytest -n $(WORKERS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
+# SUITE=trixie: Debian 13 instead of 12. ONLY=...: a part of the suite, as pytest's -k.
+test-vm: $(VENV)/.dev ## build and boot a virtual machine with systemd and test joblens there (root, minutes)
+	@[ -n "$$JOBLENS_VM_SSH" ] || scripts/system-packages --vm
+	SUITE="$(SUITE)" $(BIN)/python -m pytest -p no:cacheprovider --durations 15 --durations-min 10 \
+	    $(if $(ONLY),-k "$(ONLY)") tests/vm
 
 check: $(VENV)/.dev static ## format, ruff, mypy, import-linter and the fast tests
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"

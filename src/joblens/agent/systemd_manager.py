@@ -9,22 +9,41 @@ import _socket
 import os
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 from msgspec import Struct
+
+from joblens.agent.dbus_messages import (
+    DESTINATION,
+    ERROR,
+    ERROR_NAME,
+    HEAD_BYTES,
+    INTERFACE,
+    MEMBER,
+    PATH,
+    REPLY,
+    REPLY_SERIAL,
+    SIGNAL,
+    SIGNATURE,
+    BadMessage,
+    Message,
+    Writer,
+    decode,
+    encode_call,
+    message_bytes,
+    named_variant,
+    values_of,
+)
 
 PATIENCE_S = 2.0
 NO_LIMIT = (1 << 64) - 1  # of TasksMax
 _MAX_MESSAGE_BYTES = 1 << 20  # systemd's largest signals have a few KiB
 _MAX_LINE_BYTES = 1024
 _POLL_FIRST_S, _POLL_LAST_S = 0.001, 0.01
-_CALL, _REPLY, _ERROR, _SIGNAL = 1, 2, 3, 4
-_NO_AUTO_START = 2
-_PATH, _INTERFACE, _MEMBER, _ERROR_NAME, _REPLY_SERIAL, _DESTINATION, _SIGNATURE = 1, 2, 3, 4, 5, 6, 8
 _SYSTEMD = "org.freedesktop.systemd1"
 _MANAGER_PATH = "/org/freedesktop/systemd1"
-_NUMBERS = {"y": "B", "n": "h", "q": "H", "i": "i", "u": "I", "x": "q", "t": "Q", "d": "d", "b": "I"}
 _PROPERTY_SIGNATURES = {
     "PIDs": "au",
     "Delegate": "b",
@@ -87,19 +106,18 @@ class SystemdManager:
             properties.append(("Slice", scope.slice))
         if scope.description:
             properties.append(("Description", scope.description))
-        body = _Writer()
+        body = Writer()
         body.text(scope.unit)
         body.text("fail")
-        body.array(8, (_property(name, value) for name, value in properties))
+        body.array(8, (named_variant(name, _PROPERTY_SIGNATURES[name], value) for name, value in properties))
         body.array(8, ())
         with self._connection() as connection:
-            signature = "ssa(sv)a(sa(sv))"
-            reply = connection.call("StartTransientUnit", signature, bytes(body))
-            connection.wait_for_job(_Reader(reply).values("o")[0], is_inside)
+            reply = connection.call("StartTransientUnit", "ssa(sv)a(sa(sv))", bytes(body))
+            connection.wait_for_job(_values(reply, "o")[0], is_inside)
 
     def attach(self, unit: str, subgroup: str, pids: Sequence[int]) -> None:
         """Moves processes into a subgroup (such as /leaf) of a unit that has Delegate=yes."""
-        body = _Writer()
+        body = Writer()
         body.text(unit)
         body.text(subgroup)
         body.pids(pids)
@@ -117,14 +135,14 @@ class SystemdManager:
         return self._property(unit_path(unit), f"{_SYSTEMD}.{kind}", name)
 
     def _property(self, path: str, interface: str, name: str) -> Any:
-        body = _Writer()
+        body = Writer()
         body.text(interface)
         body.text(name)
         with self._connection() as connection:
             reply = connection.call(
                 "Get", "ss", bytes(body), path=path, interface="org.freedesktop.DBus.Properties"
             )
-            return _Reader(reply).values("v")[0]
+            return _values(reply, "v")[0]
 
     def _connection(self) -> "_Connection":
         sockets = manager_sockets() if self._sockets is None else self._sockets
@@ -159,13 +177,6 @@ def unit_path(unit: str) -> str:
         for place, byte in enumerate(unit.encode())
     )  # fmt: skip
     return f"{_MANAGER_PATH}/unit/{escaped}"
-
-
-class _Message(Struct, frozen=True):
-    kind: int
-    fields: dict[int, Any]
-    order: str  # byte order as struct has it
-    body: bytes
 
 
 class _Connection:
@@ -231,21 +242,21 @@ class _Connection:
         path: str = _MANAGER_PATH,
         interface: str = f"{_SYSTEMD}.Manager",
         destination: str = _SYSTEMD,
-    ) -> _Message:
+    ) -> Message:
         """Calls a method and waits for its reply."""
         self._serial += 1
-        fields = [(_PATH, "o", path), (_INTERFACE, "s", interface), (_MEMBER, "s", member)]
-        fields.append((_DESTINATION, "s", destination))
+        fields = [(PATH, "o", path), (INTERFACE, "s", interface), (MEMBER, "s", member)]
+        fields.append((DESTINATION, "s", destination))
         if signature:
-            fields.append((_SIGNATURE, "g", signature))
-        self._send(_encode_call(self._serial, fields, body))
+            fields.append((SIGNATURE, "g", signature))
+        self._send(encode_call(self._serial, fields, body))
         while True:
             message = self._receive()
-            if message.fields.get(_REPLY_SERIAL) != self._serial:
+            if message.fields.get(REPLY_SERIAL) != self._serial:
                 continue
-            if message.kind == _REPLY:
+            if message.kind == REPLY:
                 return message
-            if message.kind == _ERROR:
+            if message.kind == ERROR:
                 raise _refusal(message)
 
     def wait_for_job(self, job: str, is_done: Callable[[], bool]) -> None:
@@ -255,9 +266,9 @@ class _Connection:
         while not is_done():
             message = self._next(pause_s)
             pause_s = min(2 * pause_s, _POLL_LAST_S)
-            if message is None or message.fields.get(_MEMBER) != "JobRemoved" or message.kind != _SIGNAL:
+            if message is None or message.fields.get(MEMBER) != "JobRemoved" or message.kind != SIGNAL:
                 continue
-            values = _Reader(message).values("uoss")
+            values = _values(message, "uoss")
             if values[1] == job and values[3] != "done":
                 raise ManagerError(f"systemd could not start {values[2]}: {values[3]}")
 
@@ -307,30 +318,30 @@ class _Connection:
         self._buffer = bytearray(rest)
         return line
 
-    def _receive(self) -> _Message:
+    def _receive(self) -> Message:
         """The next message."""
         while (message := self._next(None)) is None:
             pass
         return message
 
-    def _next(self, at_most_s: float | None) -> _Message | None:
+    def _next(self, at_most_s: float | None) -> Message | None:
         """The next message; None: none came in `at_most_s`."""
         while True:
             size = self._message_bytes()
             if size is not None and len(self._buffer) >= size:
                 data = bytes(self._buffer[:size])
                 del self._buffer[:size]
-                return _decode(data)
+                with _readable():
+                    return decode(data)
             if not self._read_more(at_most_s):
                 return None
 
     def _message_bytes(self) -> int | None:
         """Of the message that the buffer begins with; None: too little of it has come."""
-        if len(self._buffer) < 16:
+        if len(self._buffer) < HEAD_BYTES:
             return None
-        order = _byte_order(self._buffer[0])
-        body, _, fields = struct.unpack_from(f"{order}III", self._buffer, 4)
-        size = _aligned(16 + int(fields), 8) + int(body)
+        with _readable():
+            size = message_bytes(self._buffer)
         if size > _MAX_MESSAGE_BYTES:
             raise ManagerError(f"{self._path} sent a message of {size} bytes")
         return size
@@ -346,156 +357,22 @@ def _check_owner(folder: str) -> None:
         raise ManagerError(f"{folder} belongs to uid {owner}")
 
 
-def _refusal(message: _Message) -> ManagerError:
-    name = str(message.fields.get(_ERROR_NAME, ""))
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except BadMessage as error:
+        raise ManagerError(f"the answer of the systemd manager cannot be read: {error}") from None
+
+
+def _values(message: Message, signature: str) -> list[Any]:
+    with _readable():
+        return values_of(message, signature)
+
+
+def _refusal(message: Message) -> ManagerError:
+    name = str(message.fields.get(ERROR_NAME, ""))
     text = ""
-    if str(message.fields.get(_SIGNATURE, "")).startswith("s"):
-        text = _Reader(message).values("s")[0]
+    if str(message.fields.get(SIGNATURE, "")).startswith("s"):
+        text = _values(message, "s")[0]
     return ManagerError(f"systemd refused: {text or name or 'no reason given'}", name)
-
-
-# ---- marshalling -----------------------------------------------------------------------------
-
-
-def _aligned(size: int, boundary: int) -> int:
-    return -(-size // boundary) * boundary
-
-
-def _byte_order(first: int) -> str:
-    if first == ord("l"):
-        return "<"
-    if first == ord("B"):
-        return ">"
-    raise ManagerError("the answer is not a D-Bus message")
-
-
-class _Writer:
-    """Values in little-endian order, each at its boundary."""
-
-    def __init__(self) -> None:
-        self._data = bytearray()
-
-    def __bytes__(self) -> bytes:
-        return bytes(self._data)
-
-    def align(self, boundary: int) -> None:
-        self._data += bytes(_aligned(len(self._data), boundary) - len(self._data))
-
-    def number(self, code: str, value: int) -> None:
-        packed = struct.pack(f"<{_NUMBERS[code]}", value)
-        self.align(len(packed))
-        self._data += packed
-
-    def text(self, value: str) -> None:
-        data = value.encode()
-        self.number("u", len(data))
-        self._data += data + b"\0"
-
-    def signature(self, value: str) -> None:
-        self._data += bytes([len(value)]) + value.encode() + b"\0"
-
-    def pids(self, pids: Sequence[int]) -> None:
-        self.number("u", 4 * len(pids))
-        for pid in pids:
-            self.number("u", pid)
-
-    def array(self, boundary: int, elements: Iterable[bytes]) -> None:
-        """Elements that begin at this boundary, each marshalled by itself."""
-        self.number("u", 0)
-        place = len(self._data) - 4
-        self.align(boundary)
-        start = len(self._data)
-        for element in elements:
-            self.align(boundary)
-            self._data += element
-        struct.pack_into("<I", self._data, place, len(self._data) - start)
-
-
-def _property(name: str, value: Any) -> bytes:
-    """One (sv) of the properties of a unit."""
-    signature = _PROPERTY_SIGNATURES[name]
-    writer = _Writer()
-    writer.text(name)
-    writer.signature(signature)
-    if signature == "au":
-        writer.pids(value)
-    elif signature == "s":
-        writer.text(value)
-    else:
-        writer.number(signature, value)
-    return bytes(writer)
-
-
-def _encode_call(serial: int, fields: Sequence[tuple[int, str, str]], body: bytes) -> bytes:
-    writer = _Writer()
-    for byte in (ord("l"), _CALL, _NO_AUTO_START, 1):
-        writer.number("y", byte)
-    writer.number("u", len(body))
-    writer.number("u", serial)
-    writer.array(8, (_header_field(*field) for field in fields))
-    writer.align(8)
-    return bytes(writer) + body
-
-
-def _header_field(code: int, signature: str, value: str) -> bytes:
-    writer = _Writer()
-    writer.number("y", code)
-    writer.signature(signature)
-    if signature == "g":
-        writer.signature(value)
-    else:
-        writer.text(value)
-    return bytes(writer)
-
-
-def _decode(data: bytes) -> _Message:
-    order = _byte_order(data[0])
-    body, _, fields_bytes = struct.unpack_from(f"{order}III", data, 4)
-    end = 16 + int(fields_bytes)
-    header = _Message(data[1], {}, order, data[:end])
-    reader = _Reader(header, 16)
-    while reader.place < end:
-        reader.align(8)
-        code = reader.values("y")[0]
-        header.fields[code] = reader.values("v")[0]
-    return _Message(header.kind, header.fields, order, data[len(data) - int(body) :])
-
-
-class _Reader:
-    """Values of a message, with no trust in the lengths it names."""
-
-    def __init__(self, message: _Message, place: int = 0) -> None:
-        self._data = message.body
-        self._order = message.order
-        self.place = place
-
-    def align(self, boundary: int) -> None:
-        self.place = _aligned(self.place, boundary)
-
-    def values(self, signature: str) -> list[Any]:
-        """Values of basic types, and variants of those."""
-        try:
-            return [self._value(code) for code in signature]
-        except (struct.error, IndexError, KeyError, UnicodeDecodeError, RecursionError):
-            raise ManagerError("the answer of the systemd manager cannot be read") from None
-
-    def _value(self, code: str) -> Any:
-        if code == "v":
-            return self._value(self._text(self._value("y")))
-        if code in ("s", "o"):
-            return self._text(self._value("u"))
-        if code == "g":
-            return self._text(self._value("y"))
-        form = f"{self._order}{_NUMBERS[code]}"
-        self.align(struct.calcsize(form))
-        value = struct.unpack_from(form, self._data, self.place)[0]
-        self.place += struct.calcsize(form)
-        return bool(value) if code == "b" else value
-
-    def _text(self, size: int) -> str:
-        end = self.place + size
-        if self._data[end] != 0:  # past the end of the message, or not where a text ends
-            raise IndexError
-        text = self._data[self.place : end].decode()
-        self.place = end + 1
-        return text

@@ -160,6 +160,7 @@ def _add_outcome(form: dict[str, Any], outcome: Outcome) -> None:
 def _accounting_form(attempt: Attempt | None, usage: Usage) -> dict[str, Any]:
     return {
         "mode": "" if attempt is None else attempt.accounting,
+        "reason": "" if attempt is None else attempt.accounting_reason,
         "sources": usage.sources,
         "unknown": usage.unknown,
         "lower_bounds": list(usage.lower_bounds),

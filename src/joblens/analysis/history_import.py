@@ -76,6 +76,7 @@ def _attempt(fields: dict[str, Any], started_at_us: int) -> Attempt:
         started_at_us=started_at_us,
         owner=Owner(host=_text(fields, "host"), pid=0, start_ticks=0, boot_id=""),
         accounting=_text(accounting, "mode") if accounting else _IMPORTED,
+        accounting_reason=_text(accounting, "reason"),
         enforced_by=_value(accounting, "enforced_by", dict[str, str], {}),
         logs_dir=_text(fields, "logs_dir"),
         kernel=_text(machine, "kernel"),

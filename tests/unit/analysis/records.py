@@ -135,6 +135,7 @@ _attempts = st.builds(
     started_at_us=st.integers(min_value=0, max_value=4_000_000_000_000_000),
     owner=st.builds(Owner, host=words, pid=st.just(0), start_ticks=st.just(0), boot_id=st.just("")),
     accounting=st.sampled_from(["cgroup-v2", "cgroup-hybrid", "process-tree"]),
+    accounting_reason=st.sampled_from(["", "no systemd manager runs for this user"]),
     enforced_by=st.dictionaries(words, words, max_size=2),
     logs_dir=words,
     kernel=words,

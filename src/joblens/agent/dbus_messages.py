@@ -1,0 +1,178 @@
+"""D-Bus messages: calls in little-endian order, answers in either; no length in them is trusted."""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+CALL, REPLY, ERROR, SIGNAL = 1, 2, 3, 4
+PATH, INTERFACE, MEMBER, ERROR_NAME, REPLY_SERIAL, DESTINATION, SIGNATURE = 1, 2, 3, 4, 5, 6, 8
+HEAD_BYTES = 16
+_NO_AUTO_START = 2
+_NUMBERS = {"y": "B", "n": "h", "q": "H", "i": "i", "u": "I", "x": "q", "t": "Q", "d": "d", "b": "I"}
+
+
+class BadMessage(Exception):
+    """Says why bytes are not a message that can be read."""
+
+
+class Message(Struct, frozen=True):
+    kind: int
+    fields: dict[int, Any]
+    order: str  # byte order as struct has it
+    body: bytes
+
+
+def message_bytes(head: bytes | bytearray) -> int:
+    """Size of the whole message that begins with these HEAD_BYTES."""
+    order = _byte_order(head[0])
+    body, _, fields = struct.unpack_from(f"{order}III", head, 4)
+    return _aligned(HEAD_BYTES + int(fields), 8) + int(body)
+
+
+def _aligned(size: int, boundary: int) -> int:
+    return -(-size // boundary) * boundary
+
+
+def _byte_order(first: int) -> str:
+    if first == ord("l"):
+        return "<"
+    if first == ord("B"):
+        return ">"
+    raise BadMessage("not a D-Bus message")
+
+
+class Writer:
+    """Values in little-endian order, each at its boundary."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._data)
+
+    def align(self, boundary: int) -> None:
+        self._data += bytes(_aligned(len(self._data), boundary) - len(self._data))
+
+    def number(self, code: str, value: int) -> None:
+        packed = struct.pack(f"<{_NUMBERS[code]}", value)
+        self.align(len(packed))
+        self._data += packed
+
+    def text(self, value: str) -> None:
+        data = value.encode()
+        self.number("u", len(data))
+        self._data += data + b"\0"
+
+    def signature(self, value: str) -> None:
+        self._data += bytes([len(value)]) + value.encode() + b"\0"
+
+    def pids(self, pids: Sequence[int]) -> None:
+        self.number("u", 4 * len(pids))
+        for pid in pids:
+            self.number("u", pid)
+
+    def array(self, boundary: int, elements: Iterable[bytes]) -> None:
+        """Elements that begin at this boundary, each marshalled by itself."""
+        self.number("u", 0)
+        place = len(self._data) - 4
+        self.align(boundary)
+        start = len(self._data)
+        for element in elements:
+            self.align(boundary)
+            self._data += element
+        struct.pack_into("<I", self._data, place, len(self._data) - start)
+
+
+def named_variant(name: str, signature: str, value: Any) -> bytes:
+    """One (sv), of a basic type or au."""
+    writer = Writer()
+    writer.text(name)
+    writer.signature(signature)
+    if signature == "au":
+        writer.pids(value)
+    elif signature == "s":
+        writer.text(value)
+    else:
+        writer.number(signature, value)
+    return bytes(writer)
+
+
+def encode_call(serial: int, fields: Sequence[tuple[int, str, str]], body: bytes) -> bytes:
+    writer = Writer()
+    for byte in (ord("l"), CALL, _NO_AUTO_START, 1):
+        writer.number("y", byte)
+    writer.number("u", len(body))
+    writer.number("u", serial)
+    writer.array(8, (_header_field(*field) for field in fields))
+    writer.align(8)
+    return bytes(writer) + body
+
+
+def _header_field(code: int, signature: str, value: str) -> bytes:
+    writer = Writer()
+    writer.number("y", code)
+    writer.signature(signature)
+    if signature == "g":
+        writer.signature(value)
+    else:
+        writer.text(value)
+    return bytes(writer)
+
+
+def values_of(message: Message, signature: str) -> list[Any]:
+    """The first values of the body: basic types, and variants of those."""
+    return _Reader(message).values(signature)
+
+
+def decode(data: bytes) -> Message:
+    order = _byte_order(data[0])
+    body, _, fields_bytes = struct.unpack_from(f"{order}III", data, 4)
+    end = HEAD_BYTES + int(fields_bytes)
+    header = Message(data[1], {}, order, data[:end])
+    reader = _Reader(header, HEAD_BYTES)
+    while reader.place < end:
+        reader.align(8)
+        code = reader.values("y")[0]
+        header.fields[code] = reader.values("v")[0]
+    return Message(header.kind, header.fields, order, data[len(data) - int(body) :])
+
+
+class _Reader:
+    """Values of a message, with no trust in the lengths it names."""
+
+    def __init__(self, message: Message, place: int = 0) -> None:
+        self._data = message.body
+        self._order = message.order
+        self.place = place
+
+    def align(self, boundary: int) -> None:
+        self.place = _aligned(self.place, boundary)
+
+    def values(self, signature: str) -> list[Any]:
+        try:
+            return [self._value(code) for code in signature]
+        except (struct.error, IndexError, KeyError, UnicodeDecodeError, RecursionError):
+            raise BadMessage("values are not those its signature names") from None
+
+    def _value(self, code: str) -> Any:
+        if code == "v":
+            return self._value(self._text(self._value("y")))
+        if code in ("s", "o"):
+            return self._text(self._value("u"))
+        if code == "g":
+            return self._text(self._value("y"))
+        form = f"{self._order}{_NUMBERS[code]}"
+        self.align(struct.calcsize(form))
+        value = struct.unpack_from(form, self._data, self.place)[0]
+        self.place += struct.calcsize(form)
+        return bool(value) if code == "b" else value
+
+    def _text(self, size: int) -> str:
+        end = self.place + size
+        if self._data[end] != 0:  # past the end of the message, or not where a text ends
+            raise IndexError
+        text = self._data[self.place : end].decode()
+        self.place = end + 1
+        return text
