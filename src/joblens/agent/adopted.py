@@ -14,7 +14,7 @@ from joblens.agent.container_holding import hold_of
 from joblens.agent.detail_taking import DetailTaker
 from joblens.agent.instruments import Watched
 from joblens.agent.kit import Kit, watch_name
-from joblens.agent.left_slots import with_noted_peak
+from joblens.agent.left_slots import without_peak
 from joblens.agent.limit_watch import LimitWatch
 from joblens.agent.meter import COUNTERS, JobMeter
 from joblens.agent.other_probes import OtherProbes
@@ -197,7 +197,7 @@ class AdoptedJob:
             sample = read(NOTHING_REAPED if in_container else self._reaped_so_far())
         except (ProbeError, OSError):
             return None
-        return sample if self._slot_job is None else with_noted_peak(sample, None)
+        return sample if self._slot_job is None else without_peak(sample)
 
     def _reaped_so_far(self) -> ExitUsage:
         """CPU time of ended processes of the job. Of a slot: less that of the jobs before it."""

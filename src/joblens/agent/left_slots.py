@@ -194,11 +194,10 @@ def _numbers(job: LedgerJob, before: dict[str, Any]) -> "SlotNumbers":
     return SlotNumbers(before, can_reset_peak=job.begin.can_reset_peak)
 
 
-def with_noted_peak(sample: Sample, noted: SlotReading | None) -> Sample:
+def without_peak(sample: Sample) -> Sample:
     """For a sample of a slot's groups that another process than the slot's owner read: the peak that it found
     there may be an earlier job's, and has the launcher in it. The launcher notes the job's own at its end."""
-    peak = noted.last.get("memory_kernel_peak_bytes") if noted is not None else None
-    return replace(sample, memory_kernel_peak_bytes=peak)
+    return replace(sample, memory_kernel_peak_bytes=None)
 
 
 def _base(job: LedgerJob, mark: SlotMark | None) -> dict[str, int]:

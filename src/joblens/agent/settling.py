@@ -254,7 +254,9 @@ class Settling:
             return None
         if self._is_in_tree:
             return self._final_of_tree(meter)
-        if self._may_read_groups or self._container is not None:
+        # The launcher of a slot is in its groups. It has taken itself off what it noted.
+        may_read = self._may_read_groups and self._noted is None
+        if may_read or self._container is not None:
             with contextlib.suppress(ProbeError):  # the groups went away just now
                 return self._read_groups(meter)
         return self._final_as_noted(meter)
@@ -272,8 +274,12 @@ class Settling:
         """From the contents of its groups that a launcher left."""
         ended_at_us, elapsed_us = self._when_it_ended()
         if self._noted is not None:
+            from joblens.agent.slot_numbers import never_back
+
             meter.has_end = True
-            return Sample(at_us=ended_at_us, elapsed_us=elapsed_us, **{**meter.beside(), **self._noted.last})
+            fields = {**meter.beside(), **self._noted.last}
+            never_back(fields, lambda name: getattr(self._summary.last, name, None))
+            return Sample(at_us=ended_at_us, elapsed_us=elapsed_us, **fields)
         noted = self._noted_counters()
         if noted is None:
             return None
@@ -295,9 +301,9 @@ class Settling:
     def _with_own_peak(self, sample: Sample) -> Sample:
         if self._slot_job is None:
             return sample
-        from joblens.agent.left_slots import with_noted_peak
+        from joblens.agent.left_slots import without_peak
 
-        return with_noted_peak(sample, self._noted)
+        return without_peak(sample)
 
     def _reaped(self) -> ExitUsage:
         if self._container is not None:

@@ -154,6 +154,9 @@ class SlotMeter:
     details = None
     has_end = True
 
+    def beside(self) -> dict[str, int]:
+        return {"instructions": 8}
+
     def sample(self, _reaped: ExitUsage, *, final: bool) -> Sample:
         return Sample(at_us=2, elapsed_us=1, memory_file_bytes=0, memory_kernel_peak_bytes=9000 * final)
 
@@ -175,3 +178,4 @@ def test_an_adopted_job_has_the_peak_that_its_launcher_noted(
     ended = writes[-1]
     assert isinstance(ended, JobEnded)
     assert ended.outcome.usage.memory_kernel_peak_bytes == (795 if is_noted else None)
+    assert ended.outcome.usage.instructions == (8 if is_noted else None)  # read beside the groups
