@@ -10,10 +10,10 @@ WORKERS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help demo test test-vm check static format bench setup clean
+.PHONY: help demo test test-here test-vm check static format bench setup clean
 
 help: ## list what can be done
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.base ## set up (base install), run a measured job and a workflow
 	@scripts/demo
@@ -28,6 +28,9 @@ test-vm: $(VENV)/.dev ## build and boot a virtual machine with systemd and test 
 	@[ -n "$$JOBLENS_VM_SSH" ] || scripts/system-packages --vm
 	SUITE="$(SUITE)" $(BIN)/python -m pytest -p no:cacheprovider --durations 15 --durations-min 10 \
 	    $(if $(ONLY),-k "$(ONLY)") tests/vm
+
+test-here: ## run the tests that need no servers with PYTHON and the packages in PACKAGES=FOLDER
+	scripts/test-here run $(or $(PACKAGES),$(error PACKAGES=FOLDER is missing; see CONTRIBUTING.md))
 
 check: $(VENV)/.dev static ## format, ruff, mypy, import-linter and the fast tests
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"

@@ -1,6 +1,7 @@
 """What every test may ask for: a joblens of its own (store, configuration, state), the real command line, and
 waiting for a condition instead of for a time."""
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -63,7 +64,30 @@ heed_ignored_signals()
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
+# Tests that ask for one of these are marked `server`.
+_SERVERS = frozenset(
+    {"cluster", "docker", "engine", "own_postgres", "own_rabbitmq", "own_slurm", "podman", "postgres_url"}
+    | {"redis_server", "shared_pooler", "shared_postgres", "shared_rabbitmq", "shared_slurm", "slurm"}
+)
+
 T = TypeVar("T")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _SERVERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker("server")
+        packages = [package for mark in item.iter_markers("needs") for package in mark.args]
+        missing = [package for package in packages if importlib.util.find_spec(package) is None]
+        if missing:
+            item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(missing)}"))
+
+
+def python_path(*folders: str | Path) -> str:
+    """Returns a PYTHONPATH with these folders first. The rest is how the tests themselves find joblens and
+    its packages, which need not be installed for the interpreter."""
+    return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
+
 
 XDG_FOLDERS = {
     "XDG_CONFIG_HOME": "config",

@@ -5,8 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
 
 from joblens.data import registry
 from joblens.data.operator import GlobalOperator, Signatures, Surroundings

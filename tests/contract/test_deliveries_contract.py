@@ -21,6 +21,7 @@ from joblens.model.writes import CancelAsked
 from joblens.ports.deliveries import Deliveries
 from joblens.ports.store import Store
 from joblens.stores.fenced import FencedStore
+from tests.conftest import python_path
 from tests.contract.store_builders import NOON_US, ended, queued, samples, started, threads
 from tests.contract.ticket_builders import LEASE_S, begun, done, ticketed, under, worker
 
@@ -127,7 +128,7 @@ def test_many_processes_at_once_never_get_the_same_ticket(open_store: Callable[[
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            env={**os.environ, "PYTHONPATH": python_path(REPOSITORY)},
         )
         for number in range(4)
     ]

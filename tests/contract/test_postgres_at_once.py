@@ -4,8 +4,11 @@ import threading
 import time
 from collections.abc import Iterator
 
-import psycopg
 import pytest
+
+pytest.importorskip("psycopg")
+
+import psycopg
 
 from joblens.model.delivery import Claim
 from joblens.model.writes import CancelAsked

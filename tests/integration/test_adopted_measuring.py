@@ -11,7 +11,7 @@ from joblens.model.details import Details
 from joblens.model.job import Usage
 from joblens.model.sample import Sample
 from joblens.probes.perf_counters import could_count
-from tests.conftest import wait_until
+from tests.conftest import REPOSITORY, python_path, wait_until
 from tests.integration.background_jobs import Desk, desk
 from tests.integration.network_jobs import packets_or_skip
 from tests.integration.run_jobs import PYTHON, wait_for_file
@@ -75,8 +75,7 @@ def one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
         code = tmp_path / "python"
         code.mkdir()
         (code / "sitecustomize.py").write_text(_GPU.format(folder=str(gpu)))
-        root = str(Path(__file__).parents[2])
-        found.extra_env["PYTHONPATH"] = f"{code}:{root}"
+        found.extra_env["PYTHONPATH"] = python_path(code, REPOSITORY)
         yield found
 
 

@@ -183,10 +183,11 @@ def test_several_threads_run_at_once(store_path: Path) -> None:
 
 
 def test_running_leaves_no_descriptor_and_no_thread_behind(store_path: Path) -> None:
+    threads = threading.active_count()
     joblens.run(["true"])
     list(joblens.map_commands([["true"]] * 3))
+    wait_until(lambda: threading.active_count() <= threads, what="the threads to end")
     before = sorted(os.listdir("/proc/self/fd"))
-    threads = threading.active_count()
     for _ in range(3):
         joblens.run(["true"])
         list(joblens.map_commands([["true"]] * 3))

@@ -13,7 +13,7 @@ from joblens.agent.driver_thread import DriverThread
 from joblens.agent.instruments import Instruments, Watched
 from tests.fake_instruments import CountingProbe, FakeInstruments
 
-HANGS_S = 10.0
+HANGS_S = 60.0  # at most: each test lets it return in the end
 
 
 class HangingDriver:
@@ -25,10 +25,12 @@ class HangingDriver:
     def __init__(self) -> None:
         self.was_asked = threading.Event()
         self.may_return = threading.Event()
+        self.has_returned = False
 
     def read(self) -> int:
         self.was_asked.set()
         self.may_return.wait(HANGS_S)
+        self.has_returned = True
         return 1
 
     def close(self) -> None:
@@ -64,19 +66,29 @@ def hanging() -> Iterator[HangingDriver]:
 
 
 def test_a_driver_that_hangs_delays_neither_samples_nor_the_end(
-    store_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: HangingDriver
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: HangingDriver
 ) -> None:
+    """The job ends once it was sampled often enough, and joblens returns while the driver still hangs."""
+    sampled = tmp_path / "sampled"
+
+    class EndsTheJob(CountingProbe):
+        def read(self) -> dict[str, Any]:
+            found = super().read()
+            if found["network_rx_bytes"] >= 1000 + 8 * 10:
+                sampled.touch()
+            return found
+
     def open_probe(_watched: Watched, instruments: Instruments) -> HangingProbe:
         return HangingProbe(instruments.driver("gpu", lambda: hanging))
 
     fake = FakeInstruments(monkeypatch)
     fake.offer("gpu", open_probe)
-    fake.offer("network", lambda *_: CountingProbe())
-    began_s = time.monotonic()
-    result = joblens.run(["sleep", "1"], interval=0.1)
-    assert time.monotonic() - began_s < HANGS_S / 2
+    fake.offer("network", lambda *_: EndsTheJob())
+    monkeypatch.setattr("joblens.agent.driver_thread._SILENT_AFTER_S", HANGS_S)
+    result = joblens.run(["sh", "-c", f"until [ -e {sampled} ]; do sleep 0.02; done"], interval=0.1)
     assert hanging.was_asked.is_set()
-    assert len(result.samples) >= 6  # one every 0.1 s, on a machine that may be busy
+    assert not hanging.has_returned
+    assert len(result.samples) >= 6
     assert result.usage.network_rx_bytes
     assert result.usage.unknown["gpu_memory_peak_bytes"] == "the driver has not answered yet"
 

@@ -11,7 +11,9 @@ import pytest
 
 from joblens.agent.capabilities import probe_capabilities
 from joblens.agent.groups import JobGroups
+from joblens.app.drivers import SystemClock
 from joblens.model.errors import ProbeError
+from joblens.model.ids import new_uuid
 from joblens.model.sample import Sample
 from joblens.probes.cgroup import CgroupProbe
 from joblens.probes.cgroup_sources import GROUPS_OF_CGROUPS
@@ -276,7 +278,7 @@ signal.pause()
 
 
 def test_the_matrix_names_a_mechanism_or_a_reason_for_everything(groups: JobGroups) -> None:
-    matrix = probe_capabilities()
+    matrix = probe_capabilities(SystemClock())
     areas = {"accounting", "numbers", "limits", "ending", "output", "containers"}
     assert {row.area for row in matrix} == areas
     assert all(row.mechanism for row in matrix if row.available)
@@ -288,14 +290,26 @@ def test_the_matrix_names_a_mechanism_or_a_reason_for_everything(groups: JobGrou
 
 
 def test_cgroup_kinds_of_other_machines_are_no_gaps(groups: JobGroups) -> None:
-    kinds = [row for row in probe_capabilities() if row.name.startswith("cgroup-")]
+    kinds = [row for row in probe_capabilities(SystemClock()) if row.name.startswith("cgroup-")]
     assert len(kinds) == 3
     assert [row.name for row in kinds if row.applies] == [groups.kind]
     assert not any(row.is_gap for row in kinds)
 
 
-def test_looking_at_capabilities_leaves_nothing_behind(groups: JobGroups) -> None:
-    probe_capabilities()
+def test_looking_at_capabilities_leaves_nothing_behind(
+    groups: JobGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [new_uuid(), new_uuid()]
+    unused = iter(names)
+    monkeypatch.setattr("joblens.agent.accounting_trial.new_uuid", lambda: next(unused))
+    children = _children()
+    probe_capabilities(SystemClock())
+    assert next(unused, None) is None
     parents = {os.path.dirname(path) for path in groups.paths.values()}
-    names = [name for parent in parents for name in os.listdir(parent)]
-    assert not any(name.startswith(f"doctor-{os.getpid()}") for name in names)
+    left = [name for parent in parents for name in os.listdir(parent)]
+    assert not any(uuid in name for uuid in names for name in left)
+    assert _children() == children
+
+
+def _children() -> str:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text()

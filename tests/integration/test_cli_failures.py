@@ -243,6 +243,7 @@ def test_a_store_in_a_closed_directory_is_not_called_missing(past: Path, command
 # files and directories that are made
 
 
+@pytest.mark.needs("plotly", "matplotlib")
 def test_directories_that_exports_and_plots_make_are_private(joblens: RunJoblens, tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.mkdir()

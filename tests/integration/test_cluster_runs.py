@@ -10,7 +10,7 @@ import pytest
 
 from joblens.model.job import Record, Status
 from joblens.model.run import PlaceEnded, WorkPlaced
-from tests.conftest import Finished, wait_until
+from tests.conftest import Finished, python_path, wait_until
 from tests.integration.workflow_desk import WorkflowDesk, interrupt, local_cluster, states
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ jobs:
 @pytest.fixture(autouse=True)
 def quick_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBLENS_QUEUE_LEASE", "3s")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
 
 
 def run(desk: WorkflowDesk, text: str, *arguments: str, code: int = 0) -> Finished:

@@ -48,6 +48,8 @@ jobs:
 def validated(crate: Path, scratch: Path) -> dict[str, Any]:
     """What the validator says, without a network."""
     if not (VALIDATOR / "cache.sqlite").exists():
+        if sys.prefix == sys.base_prefix:
+            pytest.skip("only the environment of `make test` has a validator")
         pytest.fail(f"there is no validator: `scripts/crate-validator {sys.prefix}` sets it up")
     shutil.copy(VALIDATOR / "cache.sqlite", scratch / "cache.sqlite")
     report = scratch / "report.json"

@@ -69,13 +69,14 @@ def test_a_dry_run_inside_of_a_job_says_that_it_cannot_be_detached(desk: Workflo
         assert "inside a job" in done.stderr
 
 
-@pytest.mark.parametrize("engine", ["slurm", "ray"])
-def test_options_that_the_run_refuses_are_refused(desk: WorkflowDesk, engine: str) -> None:
+@pytest.mark.parametrize("name", ["slurm", "ray"])
+def test_options_that_the_run_refuses_are_refused(desk: WorkflowDesk, name: str) -> None:
     path = desk.write(SWEEP)
-    done = desk.call("run", path, "--dry-run", "--only", "nothing*", *ENGINES[engine], code=2)
+    done = desk.call("run", path, "--dry-run", "--only", "nothing*", *ENGINES[name], code=2)
     assert "nothing*" in done.stderr
 
 
+@pytest.mark.needs("ray")
 def test_a_cluster_that_cannot_be_reached_ends_with_125(desk: WorkflowDesk) -> None:
     path = desk.write(SWEEP)
     for more in ((), ("--dry-run",)):
@@ -85,6 +86,7 @@ def test_a_cluster_that_cannot_be_reached_ends_with_125(desk: WorkflowDesk) -> N
     assert not desk.store_path.exists()
 
 
+@pytest.mark.needs("ray")
 def test_ray_shows_the_capacity_it_would_have_and_starts_nothing(desk: WorkflowDesk, tmp_path: Path) -> None:
     path = desk.write(SWEEP)
     before = everything_below(tmp_path)
@@ -101,6 +103,7 @@ def test_ray_shows_the_capacity_it_would_have_and_starts_nothing(desk: WorkflowD
     assert "huge: needs 4096 CPUs" in done.stderr
 
 
+@pytest.mark.needs("celery")
 def test_a_broker_that_cannot_be_reached_ends_a_dry_run_with_125(desk: WorkflowDesk) -> None:
     path = desk.write(SWEEP)
     broker = ("--engine", "celery", "--broker", "redis://user:hunter2secret@127.0.0.1:1/0")
@@ -110,6 +113,7 @@ def test_a_broker_that_cannot_be_reached_ends_a_dry_run_with_125(desk: WorkflowD
     assert not desk.store_path.exists()
 
 
+@pytest.mark.needs("celery")
 def test_celery_names_the_workers_or_says_that_one_is_started(
     desk: WorkflowDesk, redis_server: RedisServer, tmp_path: Path
 ) -> None:

@@ -251,7 +251,17 @@ def test_attach_measures_to_the_end_without_its_streams(
 
 
 @pytest.mark.parametrize("ignored", [(), (signal.SIGHUP,)])
-@pytest.mark.parametrize("owner", ["run", "workflow", "map", "recipe", "attach", "submit"])
+@pytest.mark.parametrize(
+    "owner",
+    [
+        "run",
+        "workflow",
+        "map",
+        pytest.param("recipe", marks=pytest.mark.needs("pyarrow")),
+        "attach",
+        "submit",
+    ],
+)
 def test_a_terminal_that_is_closed_under_a_job(
     place: Place, owner: str, ignored: tuple[signal.Signals, ...]
 ) -> None:

@@ -112,6 +112,7 @@ def test_a_run_in_a_few_lines(desk: WorkflowDesk) -> None:
     assert "c: it ended with exit code 1" in text
 
 
+@pytest.mark.needs("plotly", "matplotlib")
 def test_other_names_are_the_same_commands(desk: WorkflowDesk) -> None:
     desk.run(CHAIN, code=1)
     number = ids(desk)["a"]

@@ -50,6 +50,7 @@ def _record(desk: WorkflowDesk, uuid: str) -> Record:
         store.close()
 
 
+@pytest.mark.needs("celery")
 def test_a_command_with_a_label_waits_for_a_worker_with_it_and_everybody_says_so(
     desk: WorkflowDesk, worker_of: StartWorker
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_command_with_a_label_waits_for_a_worker_with_it_and_everybody_says_so
     assert "my gpu" in desk.call("show", uuid, code=0).stdout
 
 
+@pytest.mark.needs("celery")
 def test_jobs_for_other_workers_take_nothing_of_what_the_run_may_fill(
     desk: WorkflowDesk, worker_of: StartWorker
 ) -> None:

@@ -19,10 +19,12 @@ from joblens.model.run import Run
 from joblens.model.workflow_spec import MonitorSpec
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken
 from joblens.stores.sqlite import SqliteStore
-from tests.conftest import RunJoblens
+from tests.conftest import RunJoblens, python_path
 from tests.contract.store_builders import whole_job
 from tests.integration import past_jobs
 from tests.integration.plot_material import documented_torc_file, fan_plan, fill_run, torc_file
+
+pytestmark = pytest.mark.needs("plotly", "matplotlib")
 
 
 @pytest.fixture
@@ -205,7 +207,7 @@ def test_without_the_extra_the_line_to_install_it_is_told(joblens: RunJoblens, t
     for module, form in (("plotly", "html"), ("matplotlib", "png")):
         (tmp_path / module).mkdir()
         (tmp_path / module / f"{module}.py").write_text("raise ImportError('not installed')")
-        env = {"PYTHONPATH": str(tmp_path / module)}
+        env = {"PYTHONPATH": python_path(tmp_path / module)}
         done = joblens("plot", "good.db", "--format", form, env=env, code=2)
         assert f"need {module}, which is not installed" in done.stderr
         assert "pip install 'joblens[plots]'" in done.stderr

@@ -12,7 +12,10 @@ from joblens.stores.sqlite import SqliteStore
 from tests.integration.plot_material import fan_plan, fill_run
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+pytestmark = [
+    pytest.mark.needs("plotly", "matplotlib"),
+    pytest.mark.skipif(BROWSER is None, reason="no browser is installed"),
+]
 
 
 def opened(page: Path, profile: Path) -> tuple[str, str]:

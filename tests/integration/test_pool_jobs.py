@@ -338,6 +338,7 @@ def test_a_record_names_the_real_sources_and_the_real_spacing(
     mode: str, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_JOB_METRICS_DEFAULT_SAMPLE_RATE", "50ms")
+    monkeypatch.setenv("JOBLENS_JOB_METRICS_PROBES", "-gpu")  # sampled wherever there is one
     work = "x = bytearray(30 << 20)\nimport time\nwhile time.process_time() < 0.4: pass"
     (result,) = joblens.map_commands([[*PYTHON, work]])
     assert [name for name, source in result.usage.sources.items() if "samples" in source.split()] == []

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("psycopg")
+
 from joblens.agent.locks import SupervisorLock
 from joblens.app.owning import current_user
 from joblens.app.places import spool_dir, store_home
@@ -16,7 +18,7 @@ from joblens.model.job import Job, Owner, Status
 from joblens.model.store_url import without_password
 from joblens.model.writes import JobQueued
 from joblens.stores.postgres import PostgresStore
-from tests.conftest import RunJoblens, wait_until
+from tests.conftest import RunJoblens, python_path, wait_until
 
 PASSWORD = "h1dden-w0rd"
 
@@ -176,7 +178,7 @@ def test_nonsense_is_not_copied(joblens: RunJoblens, url: str, source: str, targ
 def test_without_the_driver_the_extra_is_named(joblens: RunJoblens, url: str, tmp_path: Path) -> None:
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "psycopg.py").write_text("raise ImportError('no such driver')\n")
-    done = joblens("history", env={"PYTHONPATH": str(tmp_path / "hidden")}, code=2)
+    done = joblens("history", env={"PYTHONPATH": python_path(tmp_path / "hidden")}, code=2)
     assert "joblens[postgres]" in done.stderr
     assert "Traceback" not in done.stderr
 

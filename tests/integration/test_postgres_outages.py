@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("psycopg")
+
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Status

@@ -20,7 +20,7 @@ from joblens.app.working import worker_lock
 from joblens.model.delivery import WorkerInfo
 from joblens.model.job import Status
 from joblens.model.writes import JobQueued, TicketMade
-from tests.conftest import RunJoblens, wait_until
+from tests.conftest import RunJoblens, python_path, wait_until
 from tests.integration.engines import Engine
 from tests.integration.tool_images import host_container
 from tests.servers import RedisServer
@@ -53,7 +53,7 @@ def without_celery(folder: Path) -> dict[str, str]:
     for name in ("celery", "kombu"):
         (folder / "hidden" / name).mkdir(parents=True)
         (folder / "hidden" / name / "__init__.py").write_text("raise ImportError('not installed')\n")
-    return {"PYTHONPATH": str(folder / "hidden")}
+    return {"PYTHONPATH": python_path(folder / "hidden")}
 
 
 def bash(script: str, **params: Any) -> dict[str, Any]:
@@ -261,6 +261,7 @@ def test_a_broker_in_the_settings_that_is_none_is_refused_and_nothing_is_queued(
     assert not store_path.exists()
 
 
+@pytest.mark.needs("celery")
 def test_a_broker_that_is_away_is_told_and_jobs_stay_queued(desk: RunJoblens, tmp_path: Path) -> None:
     url = f"redis+socket://{tmp_path}/nobody.sock"
     health = desk("health", "--broker", url, "--json", code=1).json
@@ -320,7 +321,7 @@ def test_ctrl_c_ends_the_waiting_and_says_that_the_job_goes_on(desk: RunJoblens,
     waiting.stdout.readline()
     waiting.send_signal(signal.SIGINT)
     _, said = waiting.communicate()
-    assert f"job {uuid} goes on; to end it: joblens cancel {uuid}" in said
+    assert f"job {uuid} keeps running; to end it: joblens cancel {uuid}" in said
     desk("cancel", uuid, code=0)
 
 
@@ -377,6 +378,7 @@ def test_a_program_that_only_an_image_has_is_no_mistake(
     assert "there is no tool or command" not in done.stderr
 
 
+@pytest.mark.needs("celery")
 def test_health_looks_at_the_broker_also_without_the_store(joblens: RunJoblens, tmp_path: Path) -> None:
     store = f"{tmp_path}/broken.db"
     Path(store).write_text("this is no database, " * 100)

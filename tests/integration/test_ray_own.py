@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import wait_until
+from tests.conftest import python_path, wait_until
 from tests.integration.ray_runs import FAR, quick_leases
 from tests.integration.workflow_desk import WorkflowDesk
 
@@ -96,7 +96,7 @@ def shadowed(folder: Path, module: str, monkeypatch: pytest.MonkeyPatch) -> None
     """It cannot be imported."""
     folder.mkdir()
     (folder / f"{module}.py").write_text(f"raise ImportError('{module} is shadowed')")
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", python_path(folder))
 
 
 def raylet_of(driver: int) -> psutil.Process:

@@ -25,6 +25,8 @@ LIMIT_BYTES = 256 << 20
 HUNGRY = """
 import joblens
 
+pytestmark = pytest.mark.needs("pyarrow")
+
 @joblens.operator
 def hungry(row: dict) -> dict:
     if row["id"] == 95:

@@ -1,6 +1,7 @@
 """`joblens recover`: jobs that ran out of memory or time get more of it, and the rest of the run follows."""
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -325,6 +326,23 @@ def test_watch_resumes_a_run_whose_driver_was_killed(desk: WorkflowDesk) -> None
     process.communicate(timeout=30)
     assert "resuming it" in desk.call("watch", "1", "--recover", code=0).stderr
     assert desk.newest_run().status.value == "completed"
+
+
+def test_watch_checks_a_run_as_resume_does_before_it_resumes_it(desk: WorkflowDesk) -> None:
+    flow = "name: w\njobs:\n  - {name: a, command: 'echo x >> ran; while [ ! -e go ]; do sleep 0.02; done'}\n"
+    driver = desk.start("run", desk.write(flow), "-o", "elsewhere")
+    desk.wait_for_line("ran", "x")
+    driver.kill()
+    driver.wait()
+    (desk.folder / "go").touch()
+    wait_until(lambda: not list((desk.folder / "elsewhere").rglob("*.lock")), what="the launcher to end")
+    shutil.rmtree(desk.folder / "elsewhere")
+    (desk.folder / "elsewhere").write_text("in the way")
+    refused = [desk.call(*words, code=2) for words in (("resume", "1"), ("watch", "1", "--recover"))]
+    for finished in refused:
+        assert "elsewhere" in finished.stderr
+        assert "cannot be made" in finished.stderr
+        assert "Traceback" not in finished.stderr
 
 
 def test_watch_does_not_take_up_a_run_that_someone_ended(desk: WorkflowDesk) -> None:

@@ -285,7 +285,7 @@ def _leave_outcome(settings: Settings, uuid: str, *, ended_s_ago: int, status: i
     folder.mkdir(parents=True, exist_ok=True)
     totals = tuple({"user_usec": 20, "system_usec": 10}.get(name, 0) for name in TOTALS)
     file = folder / f"{uuid}.outcome"
-    write_outcome(str(file), status, totals, time.monotonic_ns() - ended_s_ago * 1_000_000_000)
+    write_outcome(str(file), status, totals, time.monotonic_ns() - ended_s_ago * 1_000_000_000, [])
     return file
 
 

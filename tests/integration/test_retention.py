@@ -8,11 +8,14 @@ from msgspec import structs
 
 import joblens
 from joblens.app.drivers import logs_root
+from joblens.app.places import spool_dir
 from joblens.app.retention import apply_retention, prune
 from joblens.model.settings import JobMetricsSettings, Settings, StoreSettings
 from joblens.stores.sqlite import SqliteStore
+from tests.conftest import wait_until
 from tests.integration import past_jobs
 from tests.integration.past_jobs import LAMMPS, POISSON, RUNNING, START_US
+from tests.integration.workflow_desk import WorkflowDesk
 
 DAY_US = 86_400_000_000
 LATER_US = START_US + 40 * DAY_US
@@ -228,3 +231,46 @@ def test_retention_runs_by_itself_in_python_programs(store_path: Path, way: str)
 
 def test_output_lies_beside_the_store_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
     assert logs_root(settings_for(tmp_path)) == str(tmp_path / "logs")
+
+
+SECRETS = """
+name: secrets
+user_data: [{name: api_token}]
+jobs:
+  - {name: tell, command: "joblens user-data set api_token '\\"hush1\\"'", output_user_data: [api_token]}
+  - {name: use, command: "true", env: {MY_TOKEN: hush2}, input_user_data: [api_token]}
+"""
+
+
+def private_files(desk: WorkflowDesk) -> list[str]:
+    return sorted(path.suffix for path in Path(spool_dir(str(desk.store_path))).glob("*") if path.is_file())
+
+
+def test_private_files_of_a_finished_run_go_with_the_rest(desk: WorkflowDesk) -> None:
+    """And whoever needs them learns that before anything is begun."""
+    desk.run(SECRETS)
+    assert {".data", ".spec"} <= set(private_files(desk))
+    told = desk.call("prune", "--older-than", "1h", "--yes", code=0).stdout
+    assert "private" not in told
+    assert {".data", ".spec"} <= set(private_files(desk))
+    told = desk.call("prune", "--older-than", "0s", "--yes", code=0).stdout
+    assert "2 private files of finished runs" in told
+    assert {".data", ".spec"} & set(private_files(desk)) == set()
+    uuid = desk.newest_run().uuid
+    for what in ("--failed", "--changed"):
+        refused = desk.call("rerun", uuid, what, code=2)
+        assert "'api_token' is secret, and the private file that had it" in refused.stderr
+        assert "Traceback" not in refused.stderr
+    assert desk.newest_run().uuid == uuid
+    desk.call("rerun", uuid, "--all", code=0)  # as the file still has the other secret
+
+
+def test_private_files_of_a_run_that_can_be_resumed_stay(desk: WorkflowDesk) -> None:
+    flow = "name: stopped\njobs:\n  - {name: a, command: 'touch begun; sleep 60', env: {MY_TOKEN: hush}}\n"
+    driver = desk.start("run", desk.write(flow))
+    wait_until((desk.folder / "begun").exists, what="the job")
+    driver.terminate()
+    driver.communicate(timeout=30)
+    assert str(desk.newest_run().status) == "stopped"
+    desk.call("prune", "--older-than", "0s", "--yes", code=0)
+    assert ".spec" in private_files(desk)

@@ -15,7 +15,7 @@ import pytest
 from joblens.agent.locks import SupervisorLock
 from joblens.app.places import spool_dir
 from joblens.model.job import Record, Status
-from tests.conftest import wait_until
+from tests.conftest import python_path, wait_until
 from tests.integration.workflow_desk import WorkflowDesk, interrupt, states
 
 CHAIN = """
@@ -386,7 +386,7 @@ def test_a_broker_without_celery_leaves_no_run(
 ) -> None:
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "celery.py").write_text("raise ImportError('celery is hidden')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hidden"))
+    monkeypatch.setenv("PYTHONPATH", python_path(tmp_path / "hidden"))
     broker = ("--engine", "celery", "--broker", "redis://127.0.0.1:1/0")
     done = desk.call("run", desk.write(MANY), *broker, code=2)
     assert "a broker needs Celery, which is not installed" in done.stderr

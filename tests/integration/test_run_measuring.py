@@ -120,6 +120,7 @@ while True:
     )
     ran = root_run("--accounting", "cgroup", "--", *PYTHON, code)
     assert 0.6 <= ran.usage["cpu_total_seconds"] < 1.0
+    assert "io_call_write_bytes" in ran.record["accounting"]["lower_bounds"]  # /proc/PID/io is gone with them
 
 
 def test_children_nobody_waits_for_make_the_number_a_lower_bound_without_groups(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_when_systemd_refuses_the_process_tree_is_measured_and_the_record_says_w
     attempt = result.record.attempt
     assert attempt is not None
     assert attempt.accounting == "process-tree"
-    assert attempt.accounting_reason == "not allowed here; no systemd scope: systemd refused: Not today."
+    assert attempt.accounting_reason == "no systemd scope: systemd refused: Not today."
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("joblens: warning: ")
     assert line.endswith("no systemd scope: systemd refused: Not today.")

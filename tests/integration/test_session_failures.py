@@ -33,7 +33,9 @@ from tests.integration.run_jobs import wait_for_file
 
 @pytest.fixture(params=["auto", "process_tree"], autouse=True)
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without GPUs: their driver opens files of its own on its thread, at any moment."""
     monkeypatch.setenv("JOBLENS_LIMITS_ACCOUNTING", request.param)
+    monkeypatch.setenv("JOBLENS_JOB_METRICS_PROBES", "-gpu")
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Record, Status
 from joblens.model.run import RunStatus
-from tests.conftest import RunJoblens, wait_until
+from tests.conftest import RunJoblens, python_path, wait_until
 from tests.integration.workflow_desk import JOBLENS, WorkflowDesk, local_cluster, slurm_desk
 from tests.slurm_server import SlurmServer
 
@@ -25,7 +25,7 @@ ON_SLURM = ("--engine", "slurm")
 def quick_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBLENS_QUEUE_LEASE", "3s")
     monkeypatch.setenv("JOBLENS_QUEUE_IDLE", "1s")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
 
 
 def only_record(desk: WorkflowDesk) -> Record:

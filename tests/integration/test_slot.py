@@ -68,8 +68,11 @@ def test_what_runs_while_an_answer_waits_is_not_sampled_as_the_job_before(
     slot: Slot, host: HostProbe, tmp_path: Path
 ) -> None:
     large = f"x = bytearray(100 << 20); open({str(tmp_path / 'here')!r}, 'w').write('x\\n'); input()"
-    start(slot, job("sleep", "0.1"), job("sh", "-c", f'{" ".join(PYTHON)} "{large}"; sleep 60'))
+    go = tmp_path / "go"
+    small = job("sh", "-c", f"until [ -e {go} ]; do sleep 0.01; done")
+    start(slot, small, job("sh", "-c", f'{" ".join(PYTHON)} "{large}"; sleep 60'))
     assert slot.take_sample(host) is not None
+    go.touch()
     wait_for_file(tmp_path / "here")
     assert slot.take_sample(host) is None
     _, finished = slot.finish(slot.receive(), {})

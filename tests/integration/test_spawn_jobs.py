@@ -1,5 +1,6 @@
 """Jobs that a running job adds to its run: checked, recorded once, and run."""
 
+import getpass
 import json
 import os
 import random
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 
 from joblens.agent.added_jobs import whole_batch
+from joblens.agent.locks import SupervisorLock
 from joblens.agent.run_driver import RunDriver
 from joblens.agent.run_facts import News, RunFacts
 from joblens.app.drivers import store_name
@@ -23,8 +25,9 @@ from joblens.app.settings import load_settings
 from joblens.app.spawning import Caller, Spawned, lineage_state, spawn_in_run
 from joblens.app.specs import load_spec, plan_of_run
 from joblens.app.workflow_runs import create_run
+from joblens.model.delivery import Order, Ticket
 from joblens.model.errors import InputError
-from joblens.model.job import Owner, Record
+from joblens.model.job import Job, Owner, Record
 from joblens.model.plan import Plan, PlannedDataset, PlannedJob
 from joblens.model.run import (
     DatasetFinalized,
@@ -38,9 +41,10 @@ from joblens.model.run import (
     RunStarted,
     RunStatus,
 )
+from joblens.model.run_link import RunLink
 from joblens.model.settings import Settings
 from joblens.model.workflow_spec import HashMode, JobSpec
-from joblens.model.writes import RunNoted, Write
+from joblens.model.writes import JobQueued, RunNoted, TicketMade, Write
 from joblens.plan.spawning import MOST_JOBS, MOST_STATE_BYTES
 from joblens.spec.spawn_file import read_spawn
 from joblens.stores.sqlite import SqliteStore
@@ -307,6 +311,37 @@ def test_a_driver_finds_jobs_that_were_added_after_its_last_question(
     driven = drive(one.run, plan_of_run(one.run), one.settings)
     assert [driven.status, one.run.status] == [RunStatus.COMPLETED] * 2
     assert driven.states == (JobState.COMPLETED,) * 3
+
+
+def test_a_driver_adopts_a_queued_job_that_was_added_after_it_had_read_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver before it took the job into its plan, queued it and died before the lock was free."""
+    pytest.importorskip("celery")
+    monkeypatch.setenv("JOBLENS_STORE", str(tmp_path / "store.db"))
+    monkeypatch.setenv("JOBLENS_QUEUE_IDLE", "500ms")
+    one = Desk(tmp_path, RunOptions(cwd=str(tmp_path), engine="celery"))
+    run = one.run
+    plan = plan_of_run(run)
+    one.spawn(job("late"))
+    argv = ("sh", "-c", f"echo x >> {tmp_path}/late")
+    late = Job(
+        uuid="22222222-2222-4222-8222-222222222222",
+        argv=argv,
+        created_at_us=1,
+        name="late",
+        queue="joblens",
+        user=getpass.getuser(),
+        run=RunLink(one.uuid, index=2),
+    )
+    ticket = Ticket(uuid=late.uuid, queue="joblens", order=Order(argv=argv, cwd=str(tmp_path)))
+    one.store.apply([JobQueued(late), TicketMade(ticket)])
+    driven = drive(run, plan, load_settings().settings)
+    assert driven.states == (JobState.COMPLETED,) * 3
+    assert (tmp_path / "late").read_text() == "x\n"
+    lock = SupervisorLock(spool_dir(str(tmp_path / "store.db")), "worker")
+    wait_until(lambda: lock.holder() is None, what="the worker to end")
+    one.store.close()
 
 
 def test_a_job_that_could_never_fit_is_refused(one: Desk) -> None:

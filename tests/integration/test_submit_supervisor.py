@@ -159,7 +159,8 @@ def test_a_job_cannot_start_the_supervisor_which_would_end_with_it(one: Desk) ->
 
 def test_a_daemon_of_a_job_cannot_start_it_either(one: Desk) -> None:
     line = shlex.join([*JOBLENS, "submit", "--", "true"])
-    done = one.call("run", "--shell", f"setsid sh -c '({line}; echo $? > code) 2>told &' & sleep 1; cat told")
+    wait = "for _ in $(seq 200); do [ -s code ] && break; sleep 0.1; done"
+    done = one.call("run", "--shell", f"setsid sh -c '({line}; echo $? > code) 2>told &' & {wait}; cat told")
     assert "inside a job" in done.stdout
     assert (one.folder / "code").read_text() == "125\n"
 

@@ -72,7 +72,7 @@ def test_interrupting_watch_leaves_the_run_alone(desk: WorkflowDesk) -> None:
     watching.send_signal(signal.SIGINT)
     told, _ = watching.communicate(timeout=20)
     assert watching.returncode == 130
-    assert told.rstrip().endswith("joblens: the run goes on; joblens watch 1.1 shows it again")
+    assert told.rstrip().endswith("joblens: the run keeps running; joblens watch 1.1 shows it again")
     assert _is_at_the_gate(desk)
 
 
@@ -169,7 +169,7 @@ def test_q_quits_watch_and_leaves_the_run_alone(desk: WorkflowDesk) -> None:
     terminal.wait_for(rb"gate")
     terminal.type(b"q")
     assert terminal.wait() == 0
-    assert b"the run goes on; joblens watch 1.1 shows it again" in terminal.screen
+    assert b"the run keeps running; joblens watch 1.1 shows it again" in terminal.screen
     assert _is_at_the_gate(desk)
 
 

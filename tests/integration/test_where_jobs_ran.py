@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import wait_until
+from tests.conftest import python_path, wait_until
 from tests.integration.workflow_desk import WorkflowDesk
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +17,7 @@ FLOW = "name: flow\njobs: [{name: a, command: 'while [ ! -e go ]; do sleep 0.05;
 
 @pytest.fixture(autouse=True)
 def with_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
 
 
 def test_a_run_on_a_cluster_says_where_each_job_is(desk: WorkflowDesk) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from joblens.model.job import Record, Status
-from tests.conftest import RunJoblens, wait_until
+from tests.conftest import RunJoblens, python_path, wait_until
 from tests.integration.engines import IMAGE, Engine
 from tests.integration.workflow_desk import WorkflowDesk, states
 
@@ -96,7 +96,7 @@ def test_they_do_so_on_workers(desk: WorkflowDesk, docker: Engine, monkeypatch: 
 def test_they_do_so_on_nodes_of_a_cluster(
     desk: WorkflowDesk, docker: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
     path = write(desk, FLOW, docker)
     command = [sys.executable, "-m", "tests.local_placer", "run", str(path), "--json", "--engine", "slurm"]
     done = subprocess.run(command, cwd=desk.folder, capture_output=True, text=True, timeout=120, check=False)

@@ -33,7 +33,13 @@ _summary = pytest.StashKey[Summary]()
 _machine = pytest.StashKey[Machine]()
 
 
+_reporter: pytest.TerminalReporter | None = None
+
+
+@pytest.hookimpl(trylast=True)  # the reporter is registered by then
 def pytest_configure(config: pytest.Config) -> None:
+    global _reporter  # noqa: PLW0603 - a hook for reports is not given the configuration
+    _reporter = config.pluginmanager.get_plugin("terminalreporter")
     config.stash[_summary] = Summary()
 
 
@@ -101,7 +107,7 @@ def nothing_left_behind(machine: Machine, inspector: Inspector) -> Iterator[None
         commands = machine.commands_run
         _checked_at[id(machine)] = (commands, before)
     yield
-    if commands != machine.commands_run:
+    if commands != machine.commands_run and not machine.is_interrupted:
         new = inspector.new_entries(before)
         _checked_at[id(machine)] = (machine.commands_run, inspector.entries())
         fail_on(new)
@@ -153,6 +159,18 @@ def pytest_runtest_makereport(
         if console:
             report.sections.append(("End of the machine's console", console[-1500:]))
     return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Show a failure when it happens: the whole suite takes minutes."""
+    if report.failed and _reporter is not None:
+        _reporter.write_line(f"\n{report.nodeid}\n{last_lines(report.longreprtext)}")
+
+
+def last_lines(text: str) -> str:
+    """The message of a failure in a few lines."""
+    message = [line[2:] for line in text.splitlines() if line.startswith("E ")] or text.splitlines()
+    return "\n".join(line[:600] for line in message[:12])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -61,6 +61,7 @@ class Machine:
     def __init__(self, prefix: list[str]) -> None:
         self._prefix = prefix
         self.commands_run = 0  # a check for leftovers is needed only after some command ran
+        self.is_interrupted = False  # by Ctrl-C: commands in the machine may still run
 
     def argv(self, user: str, command: str) -> list[str]:
         """The command of this host that runs a shell command in a login session of its own."""
@@ -84,6 +85,10 @@ class Machine:
             stdout, stderr = process.communicate()
             shown = (stdout + stderr).decode(errors="replace")[-2000:]
             raise StepTimeout(f"{user}: no end after {timeout:g} s: {command[:300]}\n{shown}") from None
+        except KeyboardInterrupt:
+            self.is_interrupted = True
+            process.kill()
+            raise
         return Finished(
             command,
             process.returncode,

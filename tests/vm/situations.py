@@ -65,7 +65,7 @@ ALICE_SERVICE = Situation(
     is_cgroup_expected=False,
 )
 ROOT_SERVICE = Situation("root service", "root", _SERVICE)
-# Its own group holds other processes and hands no controllers down: nothing joblens may change.
+# Its group holds processes that are not joblens', and may not be divided while they are in it.
 ROOT_CONTAINER = Situation("root container", "root", _CONTAINER, is_cgroup_expected=False)
 
 SITUATIONS = (

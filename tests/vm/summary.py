@@ -13,6 +13,8 @@ class Summary:
     machine: str = ""
     cells: dict[str, dict[str, str]] = field(default_factory=dict)
     numbers: list[dict[str, str]] = field(default_factory=list)
+    _worst: dict[str, float] = field(default_factory=dict)
+    _tries: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def note(self, situation: str, check: str, text: str) -> None:
         self.cells.setdefault(check, {})[situation] = text
@@ -22,6 +24,19 @@ class Summary:
         self.numbers = [entry for entry in self.numbers if entry["name"] != name]
         result = "met" if is_met else "missed"
         self.numbers.append({"name": name, "value": value, "goal": goal, "result": result})
+
+    def worst(self, name: str, percent: float, *, goal_percent: float) -> None:
+        """Keep the largest deviation of all situations."""
+        self._worst[name] = max(abs(percent), self._worst.get(name, 0.0))
+        is_met = self._worst[name] <= goal_percent
+        self.number(name, f"{self._worst[name]:.2f} %", goal=f"within {goal_percent:g} %", is_met=is_met)
+
+    def exact(self, name: str, right: int, tries: int) -> None:
+        """Add up tries of all situations, of which every one has to be right."""
+        before = self._tries.get(name, (0, 0))
+        right, tries = right + before[0], tries + before[1]
+        self._tries[name] = (right, tries)
+        self.number(name, f"{right} of {tries} exact", goal="all", is_met=right == tries)
 
     def print(self, write: Callable[[str], None]) -> None:
         if self.machine:
@@ -40,4 +55,5 @@ class Summary:
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        public = {name: value for name, value in asdict(self).items() if not name.startswith("_")}
+        path.write_text(json.dumps(public, indent=2) + "\n")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from joblens.agent.group_places import GROUP_HINT
 from joblens.agent.groups import GroupFactory, JobGroups
 from joblens.agent.meter import JobMeter
 from joblens.model.errors import AccountingUnavailable
@@ -88,8 +89,7 @@ class Accountant:
         they are, unless systemd refuses a scope later."""
         if not self._lacks_memory() or self.needs_scope(Accounting.AUTO):
             return ""
-        reasons = [str(self._unavailable or ""), self._memory_gap(), self._why_no_scope or ""]
-        return "; ".join(filter(None, reasons))
+        return self._why_no_scope or str(self._unavailable or "") or self._memory_gap()
 
     def reason_for(self, job: Job) -> str:
         """`why_not` for the record of a job that has begun; empty where the process tree was asked for."""
@@ -137,8 +137,7 @@ class Accountant:
 
     def _refuse_when_required(self, accounting: Accounting) -> None:
         if accounting is Accounting.CGROUP:
-            hint = self._unavailable.hint if self._unavailable is not None else ""
-            raise AccountingUnavailable(self.why_not, hint=hint)
+            raise AccountingUnavailable(self.why_not, hint=GROUP_HINT)
 
     def _factory_in_scope(self, pid: int) -> GroupFactory | None:
         """Moves the process into the scope. None: no scope is needed, or there is none."""
@@ -162,7 +161,8 @@ class Accountant:
 
         terms = scope_terms(read_layout())
         if terms.refusal:
-            self._why_no_scope = f"no systemd scope: {terms.refusal}"
+            # Outside of units of systemd nobody expects one: there the own group is the reason.
+            self._why_no_scope = f"no systemd scope: {terms.refusal}" if terms.is_unit else ""
             return
         from joblens.agent.systemd_manager import manager_sockets
         from joblens.agent.systemd_scope import OwnScope

@@ -42,7 +42,7 @@ from joblens.model.errors import ProbeError
 from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
 from joblens.model.job import EarlySignal, Record
 from joblens.model.sample import Sample
-from joblens.model.writes import JobStarted, SamplesTaken
+from joblens.model.writes import JobEnded, JobStarted, SamplesTaken, Write
 from joblens.probes.proc_files import USEC_PER_TICK, parse_stat
 
 _SETTLE_S = 0.1  # what ends together with the main process is not a leftover
@@ -149,6 +149,11 @@ class AdoptedJob:
     def was_asked_to_stop(self) -> bool:
         return self._life.cause is not EndCause.NONE
 
+    @property
+    def is_steady(self) -> bool:
+        """It runs, and nothing is under way that only this process can finish."""
+        return self._main_fd >= 0 and not self.is_over and not self.was_asked_to_stop
+
     def output(self, max_bytes: int) -> OutputFiles | None:
         """The files it writes to, where it writes to files."""
         folder = self._attempt.logs_dir
@@ -231,6 +236,8 @@ class AdoptedJob:
         kit, uuid = self._kit, self.job.uuid
         self._main_fd = self._let_go(self._main_fd)
         self._launcher_fd = self._let_go(self._launcher_fd)
+        with contextlib.suppress(OSError):  # it is a child where this process was restarted in place
+            os.waitpid(self._attempt.launcher_pid or 0, os.WNOHANG)
         kit.loop.remove_timed(self)
         kit.sampler.remove(uuid)
         kit.sampler.remove(watch_name(uuid))
@@ -245,7 +252,7 @@ class AdoptedJob:
         kit, uuid = self._kit, self.job.uuid
         how = Circumstances(cause=self._life.cause, leftovers=self._life.leftovers)
         seen = Seen(samples, self._details.latest, self._meter, self._next_index)
-        kit.recorder.put(self._recovery.settle(self.record, seen, how))
+        kit.recorder.put([self._completed(write) for write in self._recovery.settle(self.record, seen, how)])
         self._details.close()
         self._recovery.forget(uuid)
         kit.recorder.ask(
@@ -253,6 +260,13 @@ class AdoptedJob:
             lambda record: kit.loop.call(partial(self._settled, record)),
             lambda _error: kit.loop.call(partial(self._settled, self.record)),
         )
+
+    def _completed(self, write: Write) -> Write:
+        complete = self._kit.complete
+        if complete is None or not isinstance(write, JobEnded):
+            return write
+        record = complete(replace(self.record, status=write.outcome.status, outcome=write.outcome))
+        return write if record.outcome is None else replace(write, outcome=record.outcome)
 
     def _settled(self, record: Record) -> None:
         self.record = record

@@ -1,23 +1,24 @@
-"""What can be measured and enforced here, tried for real: a group is made, a process put into it,
-read, limited, ended, and all of it taken away again."""
+"""Capabilities of this machine: what joblens can measure and enforce here, tried as for a job."""
 
 import os
-import signal
 from collections.abc import Mapping
 
+from msgspec import Struct
+
+from joblens.agent.accounting import Accountant
+from joblens.agent.accounting_trial import Trial, try_accounting
 from joblens.agent.capability_containers import container_capabilities
 from joblens.agent.capability_energy import energy_capabilities
 from joblens.agent.capability_gpu import gpu_capabilities
 from joblens.agent.capability_looks import look_capabilities
 from joblens.agent.capability_network import network_capabilities
 from joblens.agent.capability_slurm import slurm_group_capability
-from joblens.agent.gap_fixes import GROUP_FIX, fix_for_number
-from joblens.agent.groups import GroupFactory, JobGroups
-from joblens.agent.systemd_manager import manager_sockets
-from joblens.model.capability import Capability
-from joblens.model.errors import AccountingUnavailable, JoblensError
-from joblens.probes.cgroup import CgroupProbe
+from joblens.agent.gap_fixes import fix_for_number
+from joblens.agent.group_advice import group_advice, io_advice, read_caller
+from joblens.model.capability import SLOTS, Capability, Way
+from joblens.ports.clock import Clock
 from joblens.probes.cgroup_layout import read_layout
+from joblens.probes.cgroup_sources import SEE_DOCTOR
 from joblens.probes.field_groups import FIELD_GROUPS
 from joblens.probes.host import HostProbe
 from joblens.probes.process_tree import ProcessTreeProbe
@@ -28,102 +29,63 @@ _WITHOUT_KERNEL = {
     "memory": "watched by joblens, ten to twenty times a second",
     "pids": "watched by joblens, ten times a second",
 }
+_GROUP_WAYS = {
+    Way.SCOPE: "a control group for each job, in a systemd scope",
+    Way.OWN_GROUP: "a control group for each job, inside {base}",
+    Way.INSIDE_JOB: "a control group for each job, inside the job that joblens runs in",
+    Way.CONFIGURED: "a control group for each job, inside {base} (limits.cgroup_parent)",
+    Way.WITHOUT_CONTROLLERS: "a control group for each job, which counts CPU time only",
+}
+_TREE = "/proc of every process below the launcher, and what it waited for"
 _PR_GET_CHILD_SUBREAPER = 37
 
 
-class _Trial:
-    """What one throw-away group showed."""
+class Advice(Struct, frozen=True):
+    """How to get control groups, and the io controller in them."""
 
-    def __init__(self) -> None:
-        self.kind = read_layout().kind  # what is mounted
-        self.used = ""  # what job groups are made in
-        self.gaps: Mapping[str, str] = {}  # controller -> why groups lack it
-        self.refusal: JoblensError | None = None
-        self.sources: dict[str, str] = {}
-        self.unknown: dict[str, str] = {}
-        self.enforced: dict[str, str] = {}
-        self.limit_gaps: dict[str, str] = {}
-        self.kill = ""
-        self.network: list[Capability] = []
+    groups: str
+    io: str
 
 
-def probe_capabilities(parent: str | None = None) -> list[Capability]:
-    """The whole matrix but the store's part. `parent` as for GroupFactory.detect."""
-    trial = _try_groups(parent)
-    numbers = [*_numbers(trial), *(trial.network or network_capabilities({})), *gpu_capabilities()]
-    numbers += [*energy_capabilities(), *look_capabilities()]
-    ways = [*_limits(trial), *_ending(trial), _terminal()]
-    return [*_accounting(trial), *numbers, *ways, *container_capabilities(parent)]
-
-
-def _try_groups(parent: str | None) -> _Trial:
-    trial = _Trial()
+def probe_capabilities(clock: Clock, parent: str | None = None) -> list[Capability]:
+    """The whole matrix but the store's part. `parent` as for Accountant."""
+    layout = read_layout()
+    caller = read_caller(layout)
+    advice = Advice(group_advice(caller, layout.kind), io_advice(caller, layout.kind))
+    network: list[Capability] = []
+    accountant = Accountant(clock, parent)
     try:
-        factory = GroupFactory.detect(parent)
-        groups = factory.create(f"doctor-{os.getpid()}")
-    except AccountingUnavailable as refusal:
-        trial.refusal = refusal
-        return trial
-    trial.used, trial.gaps = groups.kind, factory.gaps
-    child = 0
-    try:
-        trial.enforced = groups.set_limits(cpus=1.0, memory_bytes=256 << 20, pids=64)
-        trial.limit_gaps = groups.limit_gaps
-        child = _start_inside(groups)
-        probe = CgroupProbe(groups.paths, groups.kind)
-        trial.sources, trial.unknown = dict(probe.sources), dict(probe.unknown)
-        probe.close()
-        trial.network = network_capabilities(groups.paths)
-        has_kill = any(os.path.exists(f"{path}/cgroup.kill") for path in groups.paths.values())
-        trial.kill = "cgroup.kill" if has_kill else "SIGKILL to each process until the group is empty"
-    except JoblensError as refusal:
-        trial.refusal = refusal
+        trial = try_accounting(
+            accountant, lambda groups: network.extend(network_capabilities(groups, advice.groups))
+        )
     finally:
-        if child:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-        groups.kill()
-        groups.remove()
-    return trial
+        accountant.close()
+    network = network or network_capabilities({}, advice.groups)
+    numbers = [*_numbers(trial, advice), *network, *gpu_capabilities()]
+    numbers += [*energy_capabilities(), *look_capabilities()]
+    ways = [*_limits(trial, advice), *_ending(trial, advice), _terminal()]
+    return [*_accounting(trial, advice), *numbers, *ways, *container_capabilities(parent, advice.groups)]
 
 
-def _start_inside(groups: JobGroups) -> int:
-    """A child that has joined the groups and waits there to be ended."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            for file in groups.attach_files():
-                descriptor = os.open(file, os.O_WRONLY)
-                os.write(descriptor, b"0")
-                os.close(descriptor)
-            os.write(writer, b"+")
-            signal.pause()
-        except OSError as error:
-            os.write(writer, f"{error.strerror}".encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    answer = os.read(reader, 200)
-    os.close(reader)
-    if answer == b"+":
-        return child
-    os.waitpid(child, 0)
-    raise AccountingUnavailable(
-        f"a process may not join the group that was made for it: {answer.decode()}", hint=GROUP_FIX
-    )
-
-
-def _accounting(trial: _Trial) -> list[Capability]:
+def _accounting(trial: Trial, advice: Advice) -> list[Capability]:
     kinds = ("cgroup-v2", "cgroup-hybrid", "cgroup-v1")
-    ways = [*(_control_groups(kind, trial) for kind in kinds), _process_tree(), _systemd_scope(trial)]
-    return [*ways, *slurm_group_capability(str(trial.refusal or ""))]
+    rows = [*(_control_groups(kind, trial, advice) for kind in kinds), _process_tree(trial)]
+    if trial.slot_way is not trial.way:
+        rows.append(_slots(trial, advice))
+    refusal = "" if trial.way in _GROUP_WAYS else trial.reason
+    return [*rows, *slurm_group_capability(refusal, advice.groups)]
 
 
-def _control_groups(kind: str, trial: _Trial) -> Capability:
-    if kind == trial.used and trial.refusal is None:
+def _control_groups(kind: str, trial: Trial, advice: Advice) -> Capability:
+    if kind == trial.accounting:
         return Capability(
-            area="accounting", name=kind, available=True, mechanism="a control group for each job"
+            area="accounting",
+            name=kind,
+            available=True,
+            mechanism=_GROUP_WAYS[trial.way].format(base=trial.base),
+            reason=trial.reason,
+            fix=advice.groups if trial.reason else "",
+            way=trial.way,
         )
     expected = "cgroup-v2" if trial.kind == "none" else trial.kind
     if kind != expected:
@@ -134,47 +96,41 @@ def _control_groups(kind: str, trial: _Trial) -> Capability:
             applies=False,
             reason=f"not this machine: it has {trial.kind}",
         )
-    refusal = trial.refusal
+    reason = trial.reason or f"its v2 part cannot be used, so {trial.accounting} is"
+    way = trial.way if trial.way is Way.NONE else None
     return Capability(
-        area="accounting",
-        name=kind,
-        available=False,
-        reason=str(refusal or f"its v2 part cannot be used, so {trial.used} is"),
-        fix=(refusal.hint if refusal else "") or GROUP_FIX,
+        area="accounting", name=kind, available=False, reason=reason, fix=advice.groups, way=way
     )
 
 
-def _process_tree() -> Capability:
+def _slots(trial: Trial, advice: Advice) -> Capability:
+    """For slots that are measured in another way than single jobs."""
+    mechanism = _GROUP_WAYS.get(trial.slot_way, _TREE).format(base=trial.base)
+    return Capability(
+        area="accounting",
+        name=SLOTS,
+        available=trial.slot_way is not Way.NONE,
+        mechanism=mechanism if trial.slot_way is not Way.NONE else "",
+        reason=trial.slot_reason,
+        fix=advice.groups if trial.slot_reason else "",
+        way=trial.slot_way,
+    )
+
+
+def _process_tree(trial: Trial) -> Capability:
     works = os.path.exists("/proc/self/stat")
     return Capability(
         area="accounting",
         name="process-tree",
         available=works,
-        mechanism="/proc of every process below the launcher, and what it waited for" if works else "",
+        mechanism=_TREE if works else "",
         reason="" if works else "/proc is not mounted",
         fix="" if works else "mount /proc",
+        way=trial.way if trial.way is Way.PROCESS_TREE else None,
     )
 
 
-def _systemd_scope(trial: _Trial) -> Capability:
-    """A way out where groups cannot be made; where they can, or on v1 alone, nobody needs it."""
-    name, systemd = "systemd scope", bool(manager_sockets())
-    if trial.refusal is None or trial.kind in ("cgroup-v1", "none"):
-        reason = "not needed: joblens can make groups itself" if trial.refusal is None else "needs cgroup v2"
-        return Capability(area="accounting", name=name, available=False, applies=False, reason=reason)
-    return Capability(
-        area="accounting",
-        name=name,
-        available=systemd,
-        mechanism="systemd-run --user --scope -p Delegate=yes joblens …" if systemd else "",
-        reason="" if systemd else "no systemd manager answers this user",
-        fix=""
-        if systemd
-        else "log in through systemd-logind, or have loginctl enable-linger done for this user",
-    )
-
-
-def _numbers(trial: _Trial) -> list[Capability]:
+def _numbers(trial: Trial, advice: Advice) -> list[Capability]:
     tree = ProcessTreeProbe(os.getpid(), include_root=True)
     host = HostProbe()
     tree.read()
@@ -196,7 +152,7 @@ def _numbers(trial: _Trial) -> list[Capability]:
                 available=bool(source),
                 mechanism=source,
                 reason=reason,
-                fix=_fix_for(group, trial) if reason else "",
+                fix=_fix_for(group, trial, advice) if reason else "",
             )
         )
     return found
@@ -204,21 +160,23 @@ def _numbers(trial: _Trial) -> list[Capability]:
 
 def _source_of(fields: tuple[str, ...], source: str, unknown: Mapping[str, str]) -> tuple[str, str]:
     """(where the group is read, why some or all of it is unknown)."""
-    gaps = [unknown[field] for field in fields if field in unknown]
+    gaps = [unknown[field].removesuffix(SEE_DOCTOR) for field in fields if field in unknown]
     return ("" if len(gaps) == len(fields) else source), next(iter(gaps), "")
 
 
-def _fix_for(group: str, trial: _Trial) -> str:
-    if trial.refusal:
-        return GROUP_FIX
-    return fix_for_number(group, trial.used, missing_controllers=trial.gaps)
+def _fix_for(group: str, trial: Trial, advice: Advice) -> str:
+    if not trial.sources:
+        return advice.groups
+    return fix_for_number(
+        group, trial.accounting, missing=trial.missing, group_advice=advice.groups, io_advice=advice.io
+    )
 
 
-def _limits(trial: _Trial) -> list[Capability]:
+def _limits(trial: Trial, advice: Advice) -> list[Capability]:
     found = []
     for limit in _LIMITS:
         by_kernel = trial.enforced.get(limit, "")
-        reason = "" if by_kernel else trial.limit_gaps.get(limit) or str(trial.refusal or "")
+        reason = "" if by_kernel else trial.reason or trial.limit_gaps.get(limit, "")
         found.append(
             Capability(
                 area="limits",
@@ -226,14 +184,14 @@ def _limits(trial: _Trial) -> list[Capability]:
                 available=True,
                 mechanism=by_kernel or _WITHOUT_KERNEL[limit],
                 reason=reason,
-                fix="" if by_kernel else GROUP_FIX,
+                fix="" if by_kernel else advice.groups,
             )
         )
     found.append(Capability(area="limits", name="timeout", available=True, mechanism="joblens' timer"))
     return found
 
 
-def _ending(trial: _Trial) -> list[Capability]:
+def _ending(trial: Trial, advice: Advice) -> list[Capability]:
     subreaper = _knows_subreapers()
     return [
         Capability(
@@ -241,8 +199,8 @@ def _ending(trial: _Trial) -> list[Capability]:
             name="end every process",
             available=bool(trial.kill) or subreaper,
             mechanism=trial.kill or "SIGKILL to everything below the launcher until nothing is left",
-            reason="" if trial.kill else str(trial.refusal or ""),
-            fix="" if trial.kill else GROUP_FIX,
+            reason="" if trial.kill else trial.reason,
+            fix="" if trial.kill else advice.groups,
         ),
         Capability(
             area="ending",

@@ -4,11 +4,11 @@ groups of ours, whose totals outlive the container."""
 import os
 import shutil
 import threading
+import time
 
 from msgspec import Struct
 
 from joblens.agent.container_groups import make_container_groups, path_in_every_mount
-from joblens.agent.gap_fixes import GROUP_FIX
 from joblens.model.capability import Capability
 from joblens.model.errors import ContainerError
 from joblens.probes.container_api import ContainerApi, connect, has_socket
@@ -38,8 +38,10 @@ class _Answer(Struct, frozen=True):
     driver: str  # who makes its groups: cgroupfs, systemd
 
 
-def container_capabilities(parent: str | None = None, patience_s: float = _PATIENCE_S) -> list[Capability]:
-    """One row an engine. One that takes a connection and says nothing costs `patience_s`."""
+def container_capabilities(
+    parent: str | None = None, group_advice: str = "", patience_s: float = _PATIENCE_S
+) -> list[Capability]:
+    """One row per engine. One that takes a connection and does not answer costs `patience_s`."""
     found: dict[str, _Answer | ContainerError] = {}
     threads = [
         threading.Thread(target=_ask, args=(engine, found), name=f"joblens-{engine}", daemon=True)
@@ -48,10 +50,14 @@ def container_capabilities(parent: str | None = None, patience_s: float = _PATIE
     for thread in threads:
         thread.start()
     can_be_below = _can_be_below(parent)
+    deadline = time.monotonic() + patience_s
     for thread in threads:
-        thread.join(patience_s)
+        thread.join(max(0.0, deadline - time.monotonic()))
     silent = ContainerError(f"it has not answered for {patience_s:g} s")
-    return [_row(engine, found.get(engine, silent), can_be_below=can_be_below) for engine in _PROGRAMS]
+    return [
+        _row(engine, found.get(engine, silent), group_advice, can_be_below=can_be_below)
+        for engine in _PROGRAMS
+    ]
 
 
 def _ask(engine: str, found: dict[str, _Answer | ContainerError]) -> None:
@@ -73,14 +79,16 @@ def _can_be_below(parent: str | None) -> bool:
         groups.remove()
 
 
-def _row(engine: str, answer: _Answer | ContainerError, *, can_be_below: bool) -> Capability:
+def _row(
+    engine: str, answer: _Answer | ContainerError, group_advice: str, *, can_be_below: bool
+) -> Capability:
     if isinstance(answer, ContainerError):
         return _no_answer(engine, answer)
     api, driver = answer.api, answer.driver
     who = f"{api.version} at {api.socket}, {driver or 'unknown'} cgroup driver"
     if driver != "systemd" and can_be_below:
         return Capability(area=AREA, name=engine, available=True, mechanism=f"{who}; {_OWN}")
-    why, fix = (_SYSTEMD, _USE_CGROUPFS[engine]) if driver == "systemd" else (_NO_GROUPS, GROUP_FIX)
+    why, fix = (_SYSTEMD, _USE_CGROUPFS[engine]) if driver == "systemd" else (_NO_GROUPS, group_advice)
     return Capability(
         area=AREA, name=engine, available=True, mechanism=who, reason=f"{why}; {_NOT_OWN}", fix=fix
     )

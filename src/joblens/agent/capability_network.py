@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from joblens.agent.gap_fixes import GROUP_FIX
 from joblens.model.capability import Capability
 from joblens.model.errors import ProbeError
 from joblens.probes.cgroup_network import MAY_NOT, NO_GROUP, NO_V2, CgroupNetworkProbe, v2_group
@@ -10,7 +9,6 @@ from joblens.probes.endpoints import group_ids
 from joblens.probes.socket_dump import SocketDump
 
 _FIXES = {
-    NO_GROUP: GROUP_FIX,
     NO_V2: "mount a cgroup v2 hierarchy (mount -t cgroup2 none DIR)",
     MAY_NOT: "run joblens as root, or give it CAP_BPF and CAP_NET_ADMIN",
 }
@@ -18,9 +16,10 @@ _NEWER_KERNEL = "Linux 5.9 or later, with CONFIG_CGROUP_BPF and CONFIG_INET_DIAG
 _LISTING = "sock_diag, at moments up to 10 seconds apart: whom it is connected to"
 
 
-def network_capabilities(groups: Mapping[str, str]) -> list[Capability]:
-    """`groups`: of a job that nobody is in; empty where none could be made."""
-    return [_row("network", *_packets(groups)), _row("endpoints", *_sockets(groups))]
+def network_capabilities(groups: Mapping[str, str], group_advice: str) -> list[Capability]:
+    """`groups`: of a job; empty where none could be made, and `group_advice` says how to get some."""
+    fixes = {**_FIXES, NO_GROUP: group_advice}
+    return [_row("network", *_packets(groups), fixes), _row("endpoints", *_sockets(groups), fixes)]
 
 
 def _packets(groups: Mapping[str, str]) -> tuple[str, str]:
@@ -48,12 +47,12 @@ def _sockets(groups: Mapping[str, str]) -> tuple[str, str]:
     return _LISTING, ""
 
 
-def _row(name: str, mechanism: str, reason: str) -> Capability:
+def _row(name: str, mechanism: str, reason: str, fixes: Mapping[str, str]) -> Capability:
     return Capability(
         area="numbers",
         name=name,
         available=bool(mechanism),
         mechanism=mechanism,
         reason=reason,
-        fix=_FIXES.get(reason, _NEWER_KERNEL) if reason else "",
+        fix=fixes.get(reason, _NEWER_KERNEL) if reason else "",
     )

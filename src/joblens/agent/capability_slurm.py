@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 
-from joblens.agent.gap_fixes import GROUP_FIX
 from joblens.agent.group_places import slurm_step
 from joblens.model.capability import Capability
 from joblens.probes.cgroup_layout import CgroupLayout, read_layout
@@ -13,7 +12,10 @@ _NO_GROUP = "this Slurm holds jobs in no control groups (ProctrackType, TaskPlug
 
 
 def slurm_group_capability(
-    refusal: str, environ: Mapping[str, str] = os.environ, layout: CgroupLayout | None = None
+    refusal: str,
+    group_advice: str,
+    environ: Mapping[str, str] = os.environ,
+    layout: CgroupLayout | None = None,
 ) -> list[Capability]:
     """Nothing outside of Slurm jobs. `refusal`: why no groups can be made, where none can."""
     if "SLURM_JOB_ID" not in environ:
@@ -29,6 +31,6 @@ def slurm_group_capability(
             available=not refusal,
             mechanism="" if refusal else f"job groups inside of {steps[0]}",
             reason=refusal,
-            fix=f"{GROUP_FIX}; without, joblens watches memory itself" if refusal else "",
+            fix=f"{group_advice}; without, joblens watches memory itself" if refusal else "",
         )
     ]

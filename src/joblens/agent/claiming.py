@@ -80,10 +80,8 @@ class Claiming:
         claims = ask()
         uncleared: set[str] = set()
         for claim in claims:
-            if claim.lost_attempt is not None:
-                uuid = claim.job.uuid
-                if self._leftovers.are_there(uuid, claim.lost_attempt):
-                    uncleared.add(uuid)
+            if self._leftovers.may_exist(claim.lost_attempt):
+                uncleared.add(claim.job.uuid)
             self._maker.look_for_programs(claim)
         self._keeping.were_granted(claims)
         return Claimed(asked_at_s, claims, frozenset(uncleared))

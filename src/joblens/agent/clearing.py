@@ -1,4 +1,5 @@
-"""Claims of which an earlier attempt has left a container here: they are held, and begin when it is gone."""
+"""Claims whose earlier attempt ran on this machine and was lost: they are held until its processes and its
+container are gone, then begin."""
 
 from collections.abc import Callable
 from functools import partial

@@ -122,7 +122,7 @@ def _header_field(code: int, signature: str, value: str) -> bytes:
 
 
 def values_of(message: Message, signature: str) -> list[Any]:
-    """The first values of the body: basic types, and variants of those."""
+    """The first values of the body: basic types, and variants of those and of arrays of strings."""
     return _Reader(message).values(signature)
 
 
@@ -163,11 +163,19 @@ class _Reader:
             return self._text(self._value("u"))
         if code == "g":
             return self._text(self._value("y"))
+        if code == "as":
+            return self._texts(self._value("u"))
         form = f"{self._order}{_NUMBERS[code]}"
         self.align(struct.calcsize(form))
         value = struct.unpack_from(form, self._data, self.place)[0]
         self.place += struct.calcsize(form)
         return bool(value) if code == "b" else value
+
+    def _texts(self, size: int) -> list[str]:
+        end, texts = self.place + size, []
+        while self.place < end:
+            texts.append(self._value("s"))
+        return texts
 
     def _text(self, size: int) -> str:
         end = self.place + size

@@ -1,8 +1,7 @@
-"""What would open a gap that `joblens doctor` found, in words a person can act on."""
+"""Fixes for numbers that `joblens doctor` cannot get here."""
 
 from collections.abc import Collection
 
-GROUP_FIX = "give joblens a delegated control group (limits.cgroup_parent), or run it as root"
 _V2_ALONE = "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1)"
 _PROC = "mount /proc, and let this user see its processes there (hidepid=0)"
 _NEWER_KERNEL = "a newer kernel"
@@ -18,14 +17,22 @@ _KERNEL_FIXES = {
 }
 
 
-def fix_for_number(group: str, kind: str, *, missing_controllers: Collection[str] = ()) -> str:
-    """For a group of sample fields on a machine of that cgroup kind where groups can be made."""
+def fix_for_number(
+    group: str,
+    kind: str,
+    *,
+    missing: Collection[str] = (),
+    group_advice: str = "",
+    io_advice: str = "",
+) -> str:
+    """For a group of sample fields on a machine of that cgroup kind where groups can be made. `missing`:
+    controllers that they lack; the advice says how to get them."""
     if kind != "cgroup-v2" and group in _ONLY_ON_V2:
         return _V2_ALONE
     if kind == "cgroup-v1" and group.endswith("_pressure"):
         return _V2_ALONE
-    if _controller(group) in missing_controllers:
-        return GROUP_FIX
+    if _controller(group) in missing:
+        return io_advice if _controller(group) == "io" else group_advice
     if group.startswith(("host_", "open_files")) or group in ("io_calls", "memory_virtual", "processes"):
         return _PROC
     return _KERNEL_FIXES.get(group, _NEWER_KERNEL)

@@ -46,10 +46,7 @@ _GROUP_NAME = re.compile(
     r"(?P<slot>slot-)?(?P<uuid>[0-9a-f-]{36})"
     r"(?:\.(?P<pid>\d+)-(?P<ticks>\d+)-(?P<namespace>\d+)-(?P<spool>[0-9a-f]{8}_[0-9a-f]{8}))?(?:-\d+)?"
 )
-_HINT = (
-    "start joblens in a scope of its own (systemd-run --user --scope -p Delegate=yes joblens …), name a "
-    "delegated group with the setting limits.cgroup_parent, or use --accounting process_tree"
-)
+GROUP_HINT = "joblens doctor shows how to get one; --accounting process_tree does without"
 
 
 class GroupPlaces(Struct, frozen=True, kw_only=True):
@@ -93,7 +90,9 @@ def find_places(
     cpuacct = layout.hierarchies.get("cpuacct")
     v1_refusal = _refusal(cpuacct, _base(cpuacct, parent)) if cpuacct else "no cpuacct hierarchy is mounted"
     if v1_refusal:
-        raise AccountingUnavailable(f"no cgroup can be made for jobs: {refusal or v1_refusal}", hint=_HINT)
+        raise AccountingUnavailable(
+            f"no cgroup can be made for jobs: {refusal or v1_refusal}", hint=GROUP_HINT
+        )
     bases, gaps = _v1_bases(layout, parent, ("cpuacct", "memory", "pids"))
     spare, _ = _v1_bases(layout, parent, ("cpu",))
     if spare.get("cpu") == bases["cpuacct"]:  # mounted together: joining one is joining both

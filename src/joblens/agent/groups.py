@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Collection, Mapping
 
-from joblens.agent.group_places import GroupPlaces, find_places, is_job_group, shared_parent
+from joblens.agent.group_places import GROUP_HINT, GroupPlaces, find_places, is_job_group, shared_parent
 from joblens.agent.leaf_group import LEAF, divide, enable_controllers, undo_division
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, read_layout
@@ -84,7 +84,7 @@ class GroupFactory:
                     continue
                 raise AccountingUnavailable(
                     f"cannot make a group for the job ({error})",
-                    hint="joblens doctor tells what is possible here; --accounting process_tree goes without",
+                    hint=GROUP_HINT,
                 ) from error
             if UNIFIED in groups.paths:
                 # After the group is made: while it stands nobody can remove its parent, so this holds.

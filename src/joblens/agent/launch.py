@@ -121,9 +121,10 @@ class LauncherProcess:
         ready = self._expect("ready")
         return int(ready[1]), int(ready[2])
 
-    def go(self) -> None:
-        """Lets the waiting process become the job. Raises when it cannot."""
-        self._say("go")
+    def go(self, counter_files: Sequence[str] = ()) -> None:
+        """Lets the waiting process become the job. Raises when it cannot. Should this process be killed, the
+        launcher notes the contents of `counter_files` when the job has ended."""
+        self._say("go", list(counter_files))
         self._expect("running")
 
     def signal_main(self, number: int) -> None:

@@ -8,16 +8,17 @@ floor under the job's `ru_maxrss` and its start-up is paid for every job. It
 - outlives a killed owner: it then goes on waiting and leaves the outcome in a file.
 
 Owner and launcher talk over one SEQPACKET socket, one marshalled tuple a message:
-  owner -> launcher   ("join", groups)  ("part", bytes)…  ("start",)  ("go",)  ("signal", n, to its group?)
-                      ("bye",)
+  owner -> launcher   ("join", groups)  ("part", bytes)…  ("start",)  ("go", counter files)
+                      ("signal", n, to its group?)  ("bye",)
   launcher -> owner   ("hello", pid)  ("joined",)  ("ready", pid, start ticks)  ("running", mono ns)
                       ("failed", errno, stage, name)
                       ("exited", wait status, totals, mono ns)  ("reaped", totals)  ("empty", totals)
 The parts put together are the marshalled description of what to start, which can be larger than a socket
 takes at once. ("join", …) has the child made and put into its groups before it is known what it is to run:
 that takes the kernel longer than all the rest. `totals` is the tuple TOTALS names. ("bye",) after "empty"
-ends the launcher; an owner that vanishes instead makes it write the outcome file and give the terminal its
-modes back."""
+ends the launcher; an owner that vanishes instead makes it write the outcome file, with the contents of the
+counter files (systemd removes the job's groups as soon as this process ends), and give the terminal its modes
+back."""
 
 from __future__ import annotations
 
@@ -52,6 +53,7 @@ TOTALS = (
 )
 NOTE_BYTES, NOTE_HEAD_BYTES = 4096, 48  # of a note in the ledger of slot jobs (slot_ledger.py)
 _MAX_MESSAGE = 1 << 17
+_COUNTER_BYTES = 1 << 16
 _IGNORED_HERE = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP)
 _HANDLED_HERE = (_signal.SIGCHLD, *_IGNORED_HERE)
 _PR_SET_CHILD_SUBREAPER = 36
@@ -139,11 +141,11 @@ def read_before_exec(pid: int) -> dict[str, int]:
     return used
 
 
-def _read_small(path: str) -> bytes | None:
+def _read_small(path: str, size: int = 4096) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            return os.read(descriptor, 4096)
+            return os.read(descriptor, size)
         finally:
             os.close(descriptor)
     except OSError:
@@ -207,11 +209,14 @@ class Tally:
 
 
 def write_outcome(
-    path: str, status: int | None, totals: tuple[Any, ...], ended_ns: int, logs_dir: str = ""
+    path: str, status: int | None, totals: tuple[Any, ...], ended_ns: int, counter_files: list[str]
 ) -> None:
     """For recovery to find (left_outcome.py); read back with ast.literal_eval. `ended_ns` is monotonic."""
     ended_at_us = (time.time_ns() - (time.monotonic_ns() - ended_ns)) // 1000
-    facts = (status, totals, ended_at_us, ended_ns, logs_dir)
+    counters = {file: _read_small(file, _COUNTER_BYTES) for file in counter_files}
+    if None in counters.values():
+        counters = {}  # the groups are gone already; a part of the numbers would pass for all of them
+    facts = (status, totals, ended_at_us, ended_ns, "", counters)
     temporary = path + ".part"
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)  # taken away when it seemed idle
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -219,13 +224,6 @@ def write_outcome(
     os.fsync(descriptor)
     os.close(descriptor)
     os.rename(temporary, path)
-
-
-def remove_file(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass
 
 
 class Launcher:
@@ -238,6 +236,7 @@ class Launcher:
         self.go = self.report = -1
         self.outcome_path = ""
         self.groups: list[str] = []
+        self.counter_files: list[str] = []
         self.ended_ns = 0
         self.exec_confirmed = False
         self.parts: list[bytes] = []
@@ -394,7 +393,7 @@ class Launcher:
 
             remove_groups(self.groups)
         elif self.outcome_path:
-            write_outcome(self.outcome_path, self.main_status, totals, self.ended_ns)
+            write_outcome(self.outcome_path, self.main_status, totals, self.ended_ns, self.counter_files)
 
     def _receive(self) -> tuple[Any, ...] | None:
         try:
@@ -421,6 +420,7 @@ class Launcher:
             if self.join(message[1]):
                 self.send("joined")
         elif message[0] == "go":
+            self.counter_files = message[1]
             self.let_go()
         elif message[0] == "signal" and self.main_status is None and self.main_pid:
             self._signal_main(message[1], whole_group=message[2])

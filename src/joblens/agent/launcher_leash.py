@@ -35,6 +35,17 @@ def call_at_owners_end(then: Callable[[], None]) -> None:
     launcher.prctl(_PR_SET_PDEATHSIG, _CALL)
 
 
+def end_slot_with_owner(groups: list[str], clean_up: Callable[[], None]) -> None:
+    """For the launcher of a slot. Its groups stay: it is inside, and the slot's mark says whose they were."""
+
+    def end() -> None:
+        end_job(groups)
+        clean_up()
+        os._exit(0)
+
+    call_at_owners_end(end)
+
+
 def end_with_owner(groups: list[str], main_pid: int = 0) -> None:
     """Never returns. Nothing is left behind: whoever takes the job up tells how it went."""
     end_job(groups, main_pid)
@@ -42,9 +53,11 @@ def end_with_owner(groups: list[str], main_pid: int = 0) -> None:
     os._exit(0)
 
 
-def end_job(groups: list[str], main_pid: int = 0) -> None:
+def end_job(groups: list[str], main_pid: int = 0, reap: Callable[[], object] | None = None) -> None:
     """Kills whatever is in the groups and everything that came from this process, this process excepted.
-    `main_pid`: the client of a container, which is asked first: it takes the container away."""
+    `main_pid`: the client of a container, which is asked first: it takes the container away. `reap`: waits
+    for processes that have ended."""
+    reap = reap or _reap
     deadline_s = time.monotonic() + _PATIENCE_S
     if main_pid:
         _send((main_pid,), _GIVE_UP)
@@ -53,10 +66,10 @@ def end_job(groups: list[str], main_pid: int = 0) -> None:
         if not alive:
             return
         _send(alive - {main_pid}, _signal.SIGKILL)
-        _reap()
+        reap()
         time.sleep(_PAUSE_S)
     _send((_members(groups) | _descendants()) - {os.getpid()}, _signal.SIGKILL)
-    _reap()
+    reap()
 
 
 def remove_groups(paths: list[str]) -> None:

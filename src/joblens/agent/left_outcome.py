@@ -19,6 +19,7 @@ class LeftOutcome(Struct, frozen=True):
     ended_at_us: int
     ended_mono_ns: int
     logs_dir: str  # where what it printed was put, when that was decided at its end
+    counters: dict[str, bytes] = {}  # path -> contents of files of its groups, when all had ended
     slot_job: LedgerJob | None = None  # as it stands in the ledger of its slot
 
 
@@ -46,13 +47,14 @@ def _outcome_in_ledger(job: LedgerJob | None) -> LeftOutcome | None:
         return None
     _, status, totals, _, _, ended_ns, _, _, logs_dir, *_ = job.end.answer
     ended_at_us = job.begin.at_us + (ended_ns - job.begin.mono_ns) // 1000
-    return LeftOutcome(status, exit_usage_of(totals), ended_at_us, ended_ns, logs_dir, job)
+    return LeftOutcome(status, exit_usage_of(totals), ended_at_us, ended_ns, logs_dir, slot_job=job)
 
 
 def _read_file(spool_dir: str, uuid: str) -> LeftOutcome | None:
     try:
         with open(outcome_path(spool_dir, uuid), encoding="ascii", errors="surrogateescape") as file:
-            status, totals, ended_at_us, ended_mono_ns, logs_dir = ast.literal_eval(file.read())
-        return LeftOutcome(status, exit_usage_of(totals), ended_at_us, ended_mono_ns, logs_dir)
+            status, totals, ended_at_us, ended_ns, logs_dir, *counters = ast.literal_eval(file.read())
+        # Launchers of earlier versions noted no counters.
+        return LeftOutcome(status, exit_usage_of(totals), ended_at_us, ended_ns, logs_dir, *counters)
     except (OSError, ValueError, SyntaxError, TypeError):
         return None

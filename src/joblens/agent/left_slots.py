@@ -14,7 +14,7 @@ from joblens.agent.accounting import PROCESS_TREE
 from joblens.agent.outcome import Origins
 from joblens.agent.owners import is_gone, is_running
 from joblens.agent.slot_ledger import LedgerJob, jobs_begun, ledger_owner, ledgers
-from joblens.agent.slot_marks import SlotMark, end_slot, slot_marks
+from joblens.agent.slot_marks import SlotMark, end_slot, read_mark, slot_marks
 from joblens.analysis.reasons import NO_GRID_FACTOR
 from joblens.model.errors import ProbeError
 from joblens.model.job import Attempt, Outcome, Owner, Record
@@ -23,13 +23,12 @@ from joblens.model.writes import JobEnded, JobQueued, JobStarted, Write
 from joblens.probes.host import HostFacts
 
 if TYPE_CHECKING:  # commands that find nothing left do without
-    from joblens.agent.slot_counters import SlotCounters
     from joblens.agent.slot_numbers import SlotNumbers
+    from joblens.probes.cgroup import CgroupProbe
 
 _PATIENCE_S = 3.0  # for a launcher that has yet to notice that its owner is gone
 _LOOK_EVERY_S = 0.005
 _OLD_S = 86_400.0
-_UNREAD = "joblens was killed before it had read them"
 
 
 class SlotReading(Struct, frozen=True):
@@ -147,26 +146,52 @@ def start_failure(job: LedgerJob) -> Outcome | None:
     return not_started_outcome(slot_job, job.end.answer[1:], job.end.at_us)
 
 
-def reading_of(job: LedgerJob, attempt: Attempt) -> SlotReading | None:
-    """None: its launcher could not tell, or the groups are gone."""
+def reading_of(job: LedgerJob) -> SlotReading | None:
+    """From the contents of the slot's counters in the ledger: its groups may be gone. None: they do not fit
+    into the ledger, or there are none."""
+    mark = read_mark(os.path.dirname(job.path), job.begin.slot)
+    before = _noted(job.begin.counters, mark)
+    if job.end is None or mark is None or before is None:
+        return None
+    after = _noted(job.end.answer[-1], mark)
+    if after is None:
+        return None
     from joblens.agent.slot_instruments import UNSEEN
+    from joblens.probes.cgroup_network import NOT_COUNTED, SOURCE, may_count, v2_group
     from joblens.probes.traffic_code import FIELDS
 
-    opened = _open_counters(job, attempt.accounting, attempt.groups)
-    if opened is None:
+    numbers, (fields, probe) = _numbers(job, before[0]), after
+    sources, unknown = dict(probe.sources), {**UNSEEN, **numbers.unknown(), **probe.unknown}
+    unknown["co2"] = NO_GRID_FACTOR
+    if FIELDS[0] in fields:
+        sources["network"] = SOURCE
+    else:
+        unknown |= dict.fromkeys(FIELDS, v2_group(mark.paths)[1] or may_count() or NOT_COUNTED)
+    last = numbers.since_start(fields, job.end.answer[3], was_looked_at=False)
+    return SlotReading(numbers.at_start(), last, Origins(sources, unknown))
+
+
+def _noted(contents: list[bytes], mark: SlotMark | None) -> "tuple[dict[str, Any], CgroupProbe] | None":
+    """Contents of a slot's counters, of packets last where these are counted. -> numbers, and their probe"""
+    if mark is None or not mark.counter_files or len(contents) < len(mark.counter_files):
         return None
-    numbers, probe = opened
+    from joblens.probes.cgroup import CgroupProbe
+    from joblens.probes.traffic_code import parse_counters
+
+    by_path = dict(zip(mark.counter_files, contents, strict=False))
     try:
-        if job.end is None or not job.end.answer[-1]:
-            return None
-        own_usec, after = job.end.answer[3], probe.parse(job.end.answer[-1][: len(probe.files())])
-        first = numbers.at_start()
-        last = numbers.since_start({**after, "processes": 1}, own_usec, was_looked_at=False)
-        unknown = {**UNSEEN, **numbers.unknown(), **probe.unknown}
-        unknown |= {**dict.fromkeys(FIELDS, _UNREAD), "co2": NO_GRID_FACTOR}
-        return SlotReading(first, last, Origins(dict(probe.sources), unknown))
-    finally:
-        probe.close()
+        probe = CgroupProbe(mark.paths, mark.kind, contents=by_path)
+    except (ProbeError, ValueError):
+        return None
+    packets = contents[len(mark.counter_files) :]
+    fields = {**probe.read(), **(parse_counters(packets[0]) if packets else {}), "processes": 1}
+    return fields, probe
+
+
+def _numbers(job: LedgerJob, before: dict[str, Any]) -> "SlotNumbers":
+    from joblens.agent.slot_numbers import SlotNumbers
+
+    return SlotNumbers(before, can_reset_peak=job.begin.can_reset_peak)
 
 
 def with_noted_peak(sample: Sample, noted: SlotReading | None) -> Sample:
@@ -178,29 +203,8 @@ def with_noted_peak(sample: Sample, noted: SlotReading | None) -> Sample:
 
 def _base(job: LedgerJob, mark: SlotMark | None) -> dict[str, int]:
     """Counters of its groups when it began."""
-    opened = _open_counters(job, mark.kind, mark.paths) if mark is not None else None
-    if opened is None:
-        return {}
-    numbers, probe = opened
-    probe.close()
-    return numbers.base_of_attempt()
-
-
-def _open_counters(
-    job: LedgerJob, kind: str, groups: Mapping[str, str]
-) -> "tuple[SlotNumbers, SlotCounters] | None":
-    from joblens.agent.slot_counters import SlotCounters
-    from joblens.agent.slot_numbers import SlotNumbers
-
-    if not groups or not job.begin.counters:
-        return None
-    try:
-        probe = SlotCounters(groups, kind, None, resets_peak=False)
-    except (ProbeError, OSError):
-        return None
-    before = probe.parse(job.begin.counters[: len(probe.files())])
-    numbers = SlotNumbers({**before, "processes": 1}, can_reset_peak=job.begin.can_reset_peak)
-    return numbers, probe
+    before = _noted(job.begin.counters, mark)
+    return _numbers(job, before[0]).base_of_attempt() if before is not None else {}
 
 
 def remove_settled(spool_dir: str, host: HostFacts, is_over: Callable[[str], bool]) -> None:

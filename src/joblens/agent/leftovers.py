@@ -1,12 +1,13 @@
-"""Containers that lost attempts have left on this machine are taken away on a thread of their own: an engine
-may take any time, and a worker has leases to renew meanwhile."""
+"""Cleanup after lost attempts on this machine: their processes are killed and their containers removed on a
+thread of its own. Both may take long, and the caller has leases to renew meanwhile."""
 
+import contextlib
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
 from joblens.agent.loop import Loop
-from joblens.agent.lost_claims import container_left, end_processes_left, remove_container
+from joblens.agent.lost_claims import container_left, end_processes_left, remove_container, was_left_here
 from joblens.model.job import Attempt
 from joblens.probes.host import HostFacts
 
@@ -18,27 +19,39 @@ class Leftovers:
         self._spool_dir = spool_dir
         self._host = host
         self._loop = loop
-        self._asked: SimpleQueue[tuple[str, str, Callable[[], None]]] = SimpleQueue()
+        self._asked: SimpleQueue[tuple[str, Attempt, Callable[[], None]]] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._waiting = 0
+        self._lock = threading.Lock()
 
-    def are_there(self, uuid: str, attempt: Attempt | None) -> bool:
-        """What can be ended at once is; -> whether there is a container, which cannot."""
-        end_processes_left(uuid, attempt, self._host)
-        return container_left(uuid, attempt, self._spool_dir, self._host) is not None
+    @property
+    def is_busy(self) -> bool:
+        return self._waiting > 0
+
+    def may_exist(self, attempt: Attempt | None) -> bool:
+        """Returns at once."""
+        return was_left_here(attempt, self._host)
 
     def take_away(self, uuid: str, attempt: Attempt | None, then: Callable[[], None] = lambda: None) -> None:
         """`then` is called on the loop."""
-        path = container_left(uuid, attempt, self._spool_dir, self._host)
-        if path is None:
+        if not was_left_here(attempt, self._host):
             self._loop.call(then)
             return
-        self._asked.put((uuid, path, then))
+        with self._lock:
+            self._waiting += 1
+        self._asked.put((uuid, attempt, then))
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="joblens-leftovers", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
         while True:
-            uuid, path, then = self._asked.get()
-            remove_container(uuid, path)
+            uuid, attempt, then = self._asked.get()
+            with contextlib.suppress(Exception):  # the job must not wait for ever for its cleanup
+                end_processes_left(uuid, attempt, self._host)
+                path = container_left(uuid, attempt, self._spool_dir, self._host)
+                if path is not None:
+                    remove_container(uuid, path)
+            with self._lock:
+                self._waiting -= 1
             self._loop.call(then)

@@ -58,6 +58,11 @@ class SupervisorLock:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def keep_across_exec(self) -> None:
+        """The kernel's lock belongs to the process: it stays while the file stays open."""
+        if self._descriptor is not None:
+            os.set_inheritable(self._descriptor, True)
+
     def holder(self) -> int | None:
         """The pid of the process that holds it, or None when there is none."""
         if self._path in _held:

@@ -32,7 +32,7 @@ def is_lost(holding: Holding, dead: frozenset[str], *, may_judge: bool) -> bool:
 def end_processes_left(uuid: str, attempt: Attempt | None, host: HostFacts) -> None:
     """Of an attempt whose worker is gone: its leash has ended it, unless its launcher was killed as well. The
     groups have to be joblens' own, and the processes bear the job's mark."""
-    if not _was_left_here(attempt, host) or not is_within_reach(attempt.owner, host):
+    if not was_left_here(attempt, host) or not is_within_reach(attempt.owner, host):
         return
     groups = standing_groups(attempt)
     if groups is not None:
@@ -44,14 +44,15 @@ def end_processes_left(uuid: str, attempt: Attempt | None, host: HostFacts) -> N
 
 def container_left(uuid: str, attempt: Attempt | None, spool_dir: str, host: HostFacts) -> str | None:
     """The note on the container of such an attempt that is not known to be removed."""
-    if not _was_left_here(attempt, host):
+    if not was_left_here(attempt, host):
         return None
     path = note_path(spool_dir, uuid)
     note = read_note(path)
     return path if note is not None and note.engine and not note.is_removed else None
 
 
-def _was_left_here(attempt: Attempt | None, host: HostFacts) -> TypeGuard[Attempt]:
+def was_left_here(attempt: Attempt | None, host: HostFacts) -> TypeGuard[Attempt]:
+    """Whether it ran on this machine and its owner is gone."""
     return attempt is not None and is_here(attempt.owner, host) and is_gone(attempt.owner, host)
 
 

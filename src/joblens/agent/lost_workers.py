@@ -124,8 +124,7 @@ class LostWorkers:
                 found.is_more_to_come = True
 
     def _take_one_back(self, holding: Holding, deliveries: Deliveries, found: _Found) -> None:
-        if self._leftovers.are_there(holding.uuid, holding.attempt):
-            self._leftovers.take_away(holding.uuid, holding.attempt)
+        self._leftovers.take_away(holding.uuid, holding.attempt)
         status = deliveries.take_back(holding.uuid, holding.fence)
         if status is None:
             return  # somebody else has done it, or it has ended after all

@@ -93,6 +93,7 @@ class JobMeter:
         self._last_seen: dict[str, int] = {}  # by the one who measured before
         self._start_mono_ns = 0
         self._details_due_ns = 0
+        self.has_end = False  # the last sample was read after the job's end
         MEASURED.add(self)
         self._lock = threading.RLock()  # what looks at the job beside its totals may ask who is alive
 
@@ -129,6 +130,18 @@ class JobMeter:
         if last is not None:
             self._last_seen = {name: value for name in COUNTERS if (value := getattr(last, name)) is not None}
 
+    def counter_files(self) -> list[str]:
+        """Files that tell the job's totals at its end; empty: no group counts them."""
+        probe = getattr(self.probe, "main", self.probe)  # of several trees
+        files: list[str] = getattr(probe, "noted_files", list)()
+        return files
+
+    def read_totals_by(self, probe: Probe) -> None:
+        """Takes the job's totals from another probe from now on. Closes the one before."""
+        with self._lock:
+            self.probe, earlier = probe, self.probe
+        earlier.close()
+
     def sample(self, reaped: ExitUsage, *, final: bool = False, goes_on: bool = False) -> Sample:
         """`reaped` is what the launcher has waited for so far: it was read before the living are. `final`:
         the last one; the job itself `goes_on` where only the looking ends."""
@@ -144,6 +157,7 @@ class JobMeter:
                 self._add_io(fields, self.details.read(), reaped)
                 cost_ns = time.thread_time_ns() - cpu_before_ns
                 self._details_due_ns = mono_ns + pause_ns(cost_ns)
+            self.has_end = final
             return self._put_together(fields, reaped, at_us, mono_ns)
 
     def look(self, reaped: ExitUsage) -> Sample:

@@ -10,7 +10,7 @@ from joblens.agent.job_processes import signal_each
 from joblens.agent.limit_watch import CALM_S, CLOSE_S, LimitWatch
 from joblens.agent.meter import JobMeter
 from joblens.agent.node_reports import NodeOrder
-from joblens.agent.outcome import origins_of
+from joblens.agent.outcome import origins_of, origins_so_far
 from joblens.agent.task_joining import join_or_follow
 from joblens.analysis.running import RunningSummary
 from joblens.analysis.usage import total_usage
@@ -97,7 +97,7 @@ class NodeMeasurement:
                 self._summary.add(self._meter.sample(NOTHING_REAPED, final=True))
             except ProbeError as error:
                 errors = [*errors, str(error)]
-        origins = origins_of(self._meter)
+        origins = origins_of(self._meter) if final else origins_so_far(self._meter)
         usage = total_usage(
             self._summary.samples,
             None,
@@ -105,6 +105,7 @@ class NodeMeasurement:
             sources=origins.sources,
             unknown=origins.unknown,
             lower_bounds=origins.lower_bounds,
+            has_end=origins.has_end,
         )
         return NodePart(
             node=self._node,

@@ -25,6 +25,7 @@ from joblens.model.secrets import redact_text
 _ENDED_BY_JOBLENS: dict[EndCause, tuple[Status, str, str | None]] = {
     EndCause.TIMEOUT: (Status.TIMEOUT, "timeout", "its time was up"),
     EndCause.CANCELLED: (Status.CANCELLED, "cancelled", "ended because someone asked"),
+    EndCause.OWNER_STOPPED: (Status.CANCELLED, "cancelled", "ended because its supervisor was stopped"),
     EndCause.MEMORY_LIMIT: (
         Status.FAILED,
         "out-of-memory",
@@ -59,6 +60,11 @@ class Origins(Struct, frozen=True):
     sources: Mapping[str, str] = {}
     unknown: Mapping[str, str] = {}
     lower_bounds: Collection[str] = ()
+    has_end: bool = True  # the last sample was read after the job's end
+
+    def without_end(self) -> "Origins":
+        """Of a job that went on, or may have, after its last sample."""
+        return Origins(self.sources, self.unknown, {*self.lower_bounds, *GROWING}, has_end=False)
 
 
 class Printed(Struct, frozen=True):
@@ -111,6 +117,7 @@ def measured_outcome(
             sources=origins.sources,
             unknown=origins.unknown,
             lower_bounds=origins.lower_bounds,
+            has_end=origins.has_end,
         )
     if record.job.grid_co2_g_per_kwh is not None or usage.unknown.get("co2_mg") != NO_GRID_FACTOR:
         from joblens.analysis.energy import with_co2
@@ -169,8 +176,13 @@ def with_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -
 
 
 def origins_of(meter: JobMeter | None) -> Origins:
+    """For a job that is over."""
     if meter is None:
-        return Origins(lower_bounds=GROWING)  # nobody has seen its end
+        return Origins().without_end()
+    return origins_so_far(meter) if meter.has_end else origins_so_far(meter).without_end()
+
+
+def origins_so_far(meter: JobMeter) -> Origins:
     sources, unknown, lower = meter.others.origins()
     unknown["co2"] = NO_GRID_FACTOR
     # What the group counts itself is the better source; single processes fill its gaps.

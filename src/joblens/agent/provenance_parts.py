@@ -15,7 +15,13 @@ from joblens.probes.hardware import read_hardware, system_name
 from joblens.probes.host import HostFacts
 from joblens.probes.kernel_files import read_text
 from joblens.probes.program_files import is_script, program_paths, sha256_of, version_of
-from joblens.probes.python_packages import is_python, package_folders, packages_of, python_version
+from joblens.probes.python_packages import (
+    is_python,
+    package_folders,
+    packages_of,
+    python_path_folders,
+    python_version,
+)
 from joblens.probes.repository import Repository, find_repository
 from joblens.probes.repository_changes import AskedChanges, Changes
 
@@ -79,8 +85,9 @@ class ProvenanceParts:
                 changes = Changes(why=NOT_ANSWERED)
             if changes.why:
                 unknown["changes"] = changes.why
-        programs, versions = self._look_at_programs(kind, unknown, started_at_ns, marks)
         environment = self._environment if kind.environment is None else dict(kind.environment)
+        python_path = environment.get("PYTHONPATH", "")
+        programs, versions = self._look_at_programs(kind, python_path, unknown, started_at_ns, marks)
         found = Provenance(
             host=base.host,
             system=base.system,
@@ -137,6 +144,7 @@ class ProvenanceParts:
     def _look_at_programs(
         self,
         kind: CommandKind,
+        python_path: str,
         unknown: dict[str, str],
         started_at_ns: int | None,
         marks: dict[str, Mark],
@@ -154,8 +162,10 @@ class ProvenanceParts:
             if is_script(path):
                 unknown["versions"] = f"{_clean(path)} is a script that starts some Python"
                 continue
-            marks |= marks_of(package_folders(path))
-            versions = {"python": python_version(path), **self._packages_of(path)}
+            options = [word for word in kind.words[1:] if word.startswith("-")]
+            more_folders = python_path_folders(python_path, kind.cwd, options)
+            marks |= marks_of((*more_folders, *package_folders(path)))
+            versions = {"python": python_version(path), **self._packages_of(path, more_folders)}
         return tuple(self._program(path, unknown, started_at_ns) for path in paths), versions
 
     def _program(self, path: str, unknown: dict[str, str], started_at_ns: int | None) -> Program:
@@ -176,11 +186,11 @@ class ProvenanceParts:
             )
         return known
 
-    def _packages_of(self, path: str) -> dict[str, str]:
+    def _packages_of(self, path: str, more_folders: list[str]) -> dict[str, str]:
         """Read again when something was installed."""
-        key = tuple((folder, _mtime_ns(folder)) for folder in package_folders(path))
+        key = tuple((folder, _mtime_ns(folder)) for folder in (*more_folders, *package_folders(path)))
         if key not in self._packages:
-            self._packages[key] = packages_of(path)
+            self._packages[key] = packages_of(path, more_folders)
         return self._packages[key]
 
 

@@ -166,7 +166,11 @@ class QueueWorker:
         idle_s = self._plan.idle_s
         if idle_s is None or self._heard or self._heard.are_left or not self._search.next_look_s:
             return False
-        if self._others.is_looking or (self._others.is_more_to_come and not self._plan.is_hired):
+        if (
+            self._leftovers.is_busy
+            or self._others.is_looking
+            or (self._others.is_more_to_come and not self._plan.is_hired)
+        ):
             return False
         if time.monotonic() - self._search.idle_since_s <= idle_s or not self._served.leave():
             return False
@@ -441,6 +445,14 @@ class QueueWorker:
         self._kit.recorder.muted.add(uuid)
         self._unwanted.add(uuid)
         self._end_job(uuid, at_once=True)
+
+    def forgo_end(self, uuid: str) -> None:
+        """Gives the job back once it is over, and writes nothing of its end; not a job that must not run
+        twice. From any thread."""
+        held = self._claimed.get(uuid)
+        if held is not None and not must_not_run_twice(held.claim):
+            self._kit.recorder.muted.add(uuid)
+            self._unwanted.add(uuid)
 
     def cancel(self, uuid: str) -> None:
         self._end_job(uuid, at_once=False)

@@ -59,6 +59,7 @@ class Recovery:
         self._trusts_records = trusts_records
         self._ledgers_read: set[str] = set()
         self._slot_jobs: dict[str, LedgerJob] = {}  # of ledgers that are left, each read once
+        self._disowned: set[str] = set()  # jobs of this process from before it was restarted in place
 
     def orphans(self, records: list[Record]) -> Orphans:
         """Among unfinished jobs. Other users' and other machines' jobs are not ours to judge, and those of a
@@ -82,6 +83,15 @@ class Recovery:
             never_started=[record for record in mine if self._will_never_start(record)],
             superseded=superseded,
         )
+
+    def disown(self, records: list[Record], owner: Owner) -> None:
+        """Makes jobs orphans that this process began before it was restarted in place. To be called before it
+        begins any."""
+        running = (record for record in records if record.status is Status.RUNNING)
+        self._disowned.update(one.job.uuid for one in running if one.attempt and one.attempt.owner == owner)
+
+    def has_adopted(self, uuid: str) -> None:
+        self._disowned.discard(uuid)
 
     def has_unrecorded(self) -> bool:
         """Whether an owner that is gone may have begun jobs that the store does not know."""
@@ -127,7 +137,9 @@ class Recovery:
 
     def _is_orphaned(self, record: Record) -> bool:
         attempt = record.attempt
-        return record.status is Status.RUNNING and attempt is not None and is_gone(attempt.owner, self._host)
+        if record.status is not Status.RUNNING or attempt is None:
+            return False
+        return record.job.uuid in self._disowned or is_gone(attempt.owner, self._host)
 
     def _is_adoptable(self, record: Record) -> bool:
         attempt = record.attempt
@@ -168,6 +180,7 @@ class Recovery:
 
     def forget(self, uuid: str) -> None:
         """Once the outcome is in the store."""
+        self._disowned.discard(uuid)
         self._slot_jobs.pop(uuid, None)
         with contextlib.suppress(OSError):
             os.unlink(outcome_path(self.spool_dir, uuid))

@@ -19,14 +19,15 @@ _UNIT_ENDS = (".scope", ".service")
 _CONTAINER = re.compile(r"(^|-)[0-9a-f]{64}\.scope$")
 # Units whose processes belong to jobs of a batch system that tracks them by other means than groups.
 _BATCH_UNITS = re.compile(r"^(slurmd|slurmstepd|condor|htcondor|pbs|sgeexecd|lsfd)\b")
-_DELEGATE_HINT = "add Delegate=yes to the unit, and joblens makes its groups inside it"
 
 
 class ScopeTerms(Struct, frozen=True, kw_only=True):
-    """`refusal`: why no scope is allowed; empty: one is. `slice`: the unit to put it into, empty for the
-    manager's default. `tasks_max`: the smallest limit on tasks that it takes over."""
+    """`refusal`: why no scope is allowed; empty: one is. `is_unit`: whether joblens runs in a unit of
+    systemd. `slice`: the unit to put it into, empty for the manager's default. `tasks_max`: the smallest
+    limit on tasks that it takes over."""
 
     refusal: str = ""
+    is_unit: bool = True
     slice: str = ""
     tasks_max: int | None = None
 
@@ -40,20 +41,23 @@ def scope_terms(layout: CgroupLayout, uid: int | None = None, proc: str = "/proc
     """`uid`: decides which manager makes the scope: the system's for root, else the user's own."""
     unified = layout.unified
     if layout.kind != "cgroup-v2" or unified is None:
-        return ScopeTerms(refusal="this machine has no pure cgroup v2")
+        return ScopeTerms(is_unit=False, refusal="this machine has no pure cgroup v2")
     if unified.directory is None:
         return ScopeTerms(
-            refusal=f"{unified.mount_point} does not show the group {unified.own_path} of this process"
+            is_unit=False,
+            refusal=f"{unified.mount_point} does not show the group {unified.own_path} of this process",
         )
     if _sees_other_pids(proc):
-        return ScopeTerms(refusal="this process is in a pid namespace that systemd does not share")
+        return ScopeTerms(
+            is_unit=False, refusal="this process is in a pid namespace that systemd does not share"
+        )
     names = unified.own_path.strip("/").split("/")
     reason = _why_not_a_unit(unified.own_path, names)
     if reason:
-        return ScopeTerms(refusal=reason)
+        return ScopeTerms(is_unit=False, refusal=reason)
     shared, slice_name, reason = _slice_for_scope(names, os.geteuid() if uid is None else uid)
     if reason:
-        return ScopeTerms(refusal=reason)
+        return ScopeTerms(is_unit=False, refusal=reason)
     return _with_limits(unified.directory, len(names) - shared, slice_name)
 
 
@@ -100,8 +104,9 @@ def _with_limits(own: str, levels: int, slice_name: str) -> ScopeTerms:
     for _ in range(levels):
         limit = limit_of(directory)
         if limit:
-            why = f"{directory} has a limit ({limit}), which a job in a scope of its own would escape"
-            return ScopeTerms(refusal=f"{why}; {_DELEGATE_HINT}")
+            name = os.path.basename(directory)
+            why = f"{name} has a limit ({limit}), which a job in a scope of its own would escape"
+            return ScopeTerms(refusal=why)
         pids_max = (read_text(f"{directory}/pids.max") or "").strip()
         if pids_max.isdigit():
             tasks_max = min(int(pids_max), tasks_max if tasks_max is not None else int(pids_max))

@@ -108,6 +108,12 @@ class JobSession:
     def was_asked_to_stop(self) -> bool:
         return self._life.cause is not EndCause.NONE or bool(self._stops)
 
+    @property
+    def is_steady(self) -> bool:
+        """It runs, and nothing is under way that only this process can finish."""
+        life = self._life
+        return life.phase is Phase.RUNNING and not self.was_asked_to_stop and self._settle_until_s is None
+
     # ---- start -------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -238,7 +244,7 @@ class JobSession:
     def _go(self, attempt: Attempt, launcher: LauncherProcess, meter: JobMeter) -> None:
         self._started_mono_ns = self._kit.clock.mono_ns()
         meter.start_at(self._started_mono_ns)
-        launcher.go()
+        launcher.go(meter.counter_files())
         self._kit.loop.watch(launcher.socket, self._on_message)
         self._kit.loop.add_timed(self)
         self._feed(Started())

@@ -3,6 +3,7 @@
 Three things may be left of such a job: an outcome file from its launcher, its processes, its control
 groups. What can still be known is read, and all of it is cleared away."""
 
+import contextlib
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from joblens.model.secrets import REDACTED, is_secret_name
 from joblens.model.writes import DetailsTaken, JobEnded, JobStarted, SamplesTaken, Write
 from joblens.ports.clock import Clock
 from joblens.ports.probe import Probe
+from joblens.probes.cgroup import CgroupProbe
 from joblens.probes.processes import IO_FIELDS
 
 if TYPE_CHECKING:  # most jobs have groups of their own
@@ -37,6 +39,7 @@ if TYPE_CHECKING:  # most jobs have groups of their own
 
 RESTARTED = "the machine was started anew while it ran"
 _TOLD_BY_LAUNCHER = ("faults_minor", "faults_major", *IO_FIELDS)
+_NO_HOST = dict.fromkeys(name for name in Sample.__struct_fields__ if name.startswith("host_"))
 NOBODY_WAITED = "joblens and the job's launcher were killed, so its exit status is not known"
 
 
@@ -92,6 +95,10 @@ class Settling:
         self._is_within_reach = is_within_reach
         self._left = read_left_outcome(tools.spool_dir, record.job.uuid, slot_job)
         self._groups = standing_groups(record.attempt) if is_within_reach and end.owns_groups else None
+        self._may_read_groups = self._groups is not None and (
+            self._groups.paths.keys() == record.attempt.groups.keys()
+            or not (self._left is not None and self._left.counters)
+        )
         self._slot_job = slot_job
         self._noted = self._noted_reading()
         # Better than what the groups of its slot say now, unless the job was measured to its end.
@@ -109,6 +116,9 @@ class Settling:
 
     def writes(self) -> list[Write]:
         uuid = self._record.job.uuid
+        # Before its processes are ended: systemd may remove the groups together with the last of them.
+        meter = self._meter() if self._container is None else None
+        before_end = self._sample_of_living(meter)
         if self._is_within_reach:
             self._end_processes()
         writes: list[Write] = []
@@ -121,8 +131,8 @@ class Settling:
             details = details.updated(facts)
             if facts.container is not None:
                 writes.append(DetailsTaken(uuid, facts))
-        meter = self._meter()
-        final = self._final_sample(meter)
+            meter = self._seen.meter or self._container_meter()
+        final = self._final_sample(meter) or before_end
         if final is not None:
             self._summary.add(final)
             writes.append(SamplesTaken(uuid, self._next_index, (final,)))
@@ -145,11 +155,11 @@ class Settling:
 
     def _noted_reading(self) -> "SlotReading | None":
         """As the launcher of its slot noted it at its end."""
-        if self._left is None or self._left.slot_job is None or not self._is_within_reach:
+        if self._left is None or self._left.slot_job is None:
             return None
         from joblens.agent.left_slots import reading_of
 
-        return reading_of(self._left.slot_job, self._attempt)
+        return reading_of(self._left.slot_job)
 
     def _first_in_slot(self) -> Sample | None:
         """Its owner would have written it together with the last one."""
@@ -173,64 +183,121 @@ class Settling:
             return None
         if self._seen.meter is not None:
             return self._seen.meter
-        if self._container is not None:
-            return self._container_meter()
-        if self._groups is None and not self._is_in_tree:
+        accountant, others = self._tools.accountant, self._left_instruments()
+        if self._may_read_groups or self._is_in_tree:
+            try:
+                meter = accountant.meter(self._groups, self._attempt.launcher_pid or 0, others)
+            except ProbeError:  # the groups went away just now
+                self._may_read_groups = False
+            else:
+                self._resume(meter)
+                return meter
+        noted = self._noted_counters()
+        if noted is None:
             return None
-        others = self._left_instruments()
+        meter = accountant.meter_of(noted, list, others)
+        self._resume(meter)
+        return meter
+
+    def _resume(self, meter: JobMeter) -> None:
+        if self._attempt.started_mono_ns is not None:
+            meter.resume(self._attempt.base, self._attempt.started_mono_ns)
+
+    def _noted_counters(self) -> CgroupProbe | None:
+        """Its groups as its launcher read them when all its processes had ended. None: it has not."""
+        if self._left is None or not self._left.counters or self._container is not None:
+            return None
         try:
-            return self._tools.accountant.meter(self._groups, self._attempt.launcher_pid or 0, others)
-        except ProbeError:  # the groups went away just now
-            self._groups = None
+            attempt = self._attempt
+            return CgroupProbe(attempt.groups, attempt.accounting, contents=self._left.counters)
+        except (ProbeError, ValueError):  # not what this version would have noted
             return None
 
     def _container_meter(self) -> JobMeter | None:
         assert self._container is not None
         others = self._left_instruments()
         try:
-            return self._tools.accountant.meter_of(
+            meter = self._tools.accountant.meter_of(
                 self._container.probe(), self._container.processes.pids, others
             )
         except ProbeError:
             return None
+        self._resume(meter)
+        return meter
 
     @property
     def _is_in_tree(self) -> bool:
-        return self._attempt.accounting == PROCESS_TREE and self._attempt.launcher_pid is not None
+        is_tree = self._attempt.accounting == PROCESS_TREE and self._container is None
+        return is_tree and self._attempt.launcher_pid is not None
 
     def _left_instruments(self) -> tuple[Probe, ...]:
         from joblens.agent.left_instruments import left_instruments  # not for those that only ask who died
 
-        return left_instruments(self._record.job, self._groups.paths if self._groups is not None else {})
+        return left_instruments(self._record.job, self._attempt.groups)
+
+    def _sample_of_living(self, meter: JobMeter | None) -> Sample | None:
+        """Of a job that is about to be ended; all there is to know if its groups go with it."""
+        if meter is None or self._groups is None or self._attempt.started_mono_ns is None:
+            return None
+        try:
+            sample = None if self._groups.is_empty() else meter.sample(self._reaped())
+        except (ProbeError, OSError):
+            return None
+        return self._with_own_peak(sample) if sample is not None else None
 
     def _final_sample(self, meter: JobMeter | None) -> Sample | None:
-        left, started_mono_ns = self._left, self._attempt.started_mono_ns
+        """None: nobody knows what the groups said at the end."""
         if self._slot is not None:
             ended_at_us, elapsed_us = self._when_it_ended()
             return Sample(at_us=ended_at_us, elapsed_us=elapsed_us, **self._slot.last)
-        if meter is None or started_mono_ns is None:
+        if meter is None or self._attempt.started_mono_ns is None:
             return None
-        if self._groups is None and self._container is None:
-            if left is None or not self._is_in_tree:
-                return None
-            # Whoever looked up to now has only just stopped: what is read now is of the end.
-            beside = meter.beside() if self._seen.meter is not None else {}
-            return _sample_of(left, *self._when_it_ended(), self._summary.last, beside)
-        if self._seen.meter is None:
-            meter.resume(self._attempt.base, started_mono_ns)
-        try:
-            sample = meter.sample(self._reaped(), final=True)
-        except ProbeError:
-            return None
-        if self._slot_job is not None:
-            from joblens.agent.left_slots import with_noted_peak
+        if self._is_in_tree:
+            return self._final_of_tree(meter)
+        if self._may_read_groups or self._container is not None:
+            with contextlib.suppress(ProbeError):  # the groups went away just now
+                return self._read_groups(meter)
+        return self._final_as_noted(meter)
 
-            sample = with_noted_peak(sample, self._noted)
+    def _final_of_tree(self, meter: JobMeter) -> Sample | None:
+        left = self._left
+        if left is None:
+            return None
+        meter.has_end = True
+        # Whoever looked up to now has only just stopped: what is read now is of the end.
+        beside = meter.beside() if self._seen.meter is not None else {}
+        return _sample_of(left, *self._when_it_ended(), self._summary.last, beside)
+
+    def _final_as_noted(self, meter: JobMeter) -> Sample | None:
+        """From the contents of its groups that a launcher left."""
+        ended_at_us, elapsed_us = self._when_it_ended()
+        if self._noted is not None:
+            meter.has_end = True
+            return Sample(at_us=ended_at_us, elapsed_us=elapsed_us, **{**meter.beside(), **self._noted.last})
+        noted = self._noted_counters()
+        if noted is None:
+            return None
+        meter.read_totals_by(noted)
+        sample = replace(meter.sample(self._reaped(), final=True), at_us=ended_at_us, elapsed_us=elapsed_us)
+        # The machine's own counters are those of now, which may be days later.
+        return sample if self._seen.meter is not None else replace(sample, **_NO_HOST)
+
+    def _read_groups(self, meter: JobMeter) -> Sample:
+        left = self._left
+        sample = meter.sample(self._reaped(), final=True)
+        sample = self._with_own_peak(sample)
         if self._was_alive and left is None:
             return sample
         # Its counters are those of the end, which was earlier than somebody came to look.
         ended_at_us, duration_us = self._when_it_ended()
         return replace(sample, at_us=ended_at_us, elapsed_us=duration_us)
+
+    def _with_own_peak(self, sample: Sample) -> Sample:
+        if self._slot_job is None:
+            return sample
+        from joblens.agent.left_slots import with_noted_peak
+
+        return with_noted_peak(sample, self._noted)
 
     def _reaped(self) -> ExitUsage:
         if self._container is not None:

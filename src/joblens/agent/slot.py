@@ -42,6 +42,7 @@ from joblens.probes.host import HostProbe
 from joblens.probes.process_tree import ProcessTreeProbe
 
 _CACHE_TOLERATED = 4 << 20
+_PEAK = "memory_kernel_peak_bytes"
 _ENDING_S = 0.02  # a process that is just ending is not a leftover
 # Jobs that the launcher can begin before this process comes to hear of the last one's end, by how long the
 # last one took: enough for some milliseconds, since they start the later the longer those before them take.
@@ -256,7 +257,10 @@ class Slot:
         after = self._home.parse(contents)
         if others:
             leftovers, totals = self._end_leftovers(totals)
+            peak = after.get(_PEAK)  # of the main process: the launcher has reset it since
             after = self._probe.read() if self._probe is not None else {}
+            if peak is not None and peak > after.get(_PEAK, 0):
+                after[_PEAK] = peak
         reaped = exit_usage_of(totals)
         if self._probe is None:
             after, own_usec = _counters_of(reaped), 0
@@ -291,13 +295,17 @@ class Slot:
         if self._home.groups is not None:
             self._home.groups.kill()
         end_marked(uuid)
-        last = self._sample(self._probe.read(), host) if self._probe is not None else None
+        origins, last = self._origins_now(), None
+        try:
+            last = self._sample(self._probe.read(), host) if self._probe is not None else None
+        except ProbeError:  # systemd removed the groups with the last process in them
+            origins = origins.without_end()
         samples, count = self._all_samples(last)
         return Finished(
             status=None,
             samples=samples,
             sample_count=count,
-            origins=self._origins_now(),
+            origins=origins,
             details=self._last_details(),
             duration_s=(self._kit.clock.mono_ns() - self._started_ns) / 1e9,
             ended_at_us=max(samples[-1].at_us, self._kit.clock.now_us()),

@@ -18,20 +18,13 @@ class SlotCounters:
 
     name = "slot"
 
-    def __init__(
-        self,
-        paths: Mapping[str, str],
-        kind: str,
-        network: CgroupNetworkProbe | None,
-        *,
-        resets_peak: bool = True,
-    ) -> None:
-        """`network`: None where packets are not counted. It is closed with this one. `resets_peak`: only the
-        owner of the slot may do so. On cgroup v1 every reader sees the reset."""
+    def __init__(self, paths: Mapping[str, str], kind: str, network: CgroupNetworkProbe | None) -> None:
+        """Resets the peak, which on cgroup v1 every reader sees: only the owner of the slot may do so.
+        `network`: None where packets are not counted. It is closed with this one."""
         self._groups = CgroupProbe(paths, kind)
         self._network = network
         # The launcher is to have it too; -1: it cannot be reset.
-        self.peak = self._open_peak() if resets_peak else -1
+        self.peak = self._open_peak()
         self._is_counted = network is not None and bool(network.sources)
         self._known: tuple[bytes, dict[str, int]] = (b"", {})
         self.sources = {**self._groups.sources, **(network.sources if network is not None else {})}

@@ -81,10 +81,11 @@ class SlotHome:
             if network is not None:
                 network.close_descriptor()
             launcher = (self.launcher.pid, self.launcher.start_ticks)
+            counter_files = tuple(self.probe.files()) if self.probe is not None else ()
             write_mark(
                 self._spool_dir,
                 self._name,
-                SlotMark(mark.owner, mark.files, mark.kind, mark.paths, *launcher),
+                SlotMark(mark.owner, mark.files, mark.kind, mark.paths, *launcher, counter_files),
             )
             self.first_reading: dict[str, Any] = {}
             if self.probe is not None:

@@ -25,7 +25,7 @@ only after a clean end of the one before it, and only when there is a permit, a 
 owner takes a permit back to give the last of them to another slot. Whoever reads the byte has the job.
 
 It notes in the ledger (slot_ledger.py) that it begins a job, and how the job ended: an owner that is killed
-may have heard of neither. Once the owner is gone it waits for the job that runs and begins no other.
+may have heard of neither. Once the owner is gone it waits for the running job, ends its leftovers, and ends.
 
 `folder` is where what it prints goes (empty: named by its uuid), `streams` what is different about it: c both
 into stdout.log, o no standard output, e no standard error, d nothing is kept of a job that succeeds."""
@@ -45,14 +45,7 @@ if TYPE_CHECKING:
 import launcher  # type: ignore[import-not-found]  # noqa: E402 - beside this one; no package here
 
 _MAX_MESSAGE = 1 << 17
-_OTHERS = (
-    _signal.SIGINT,
-    _signal.SIGTERM,
-    _signal.SIGHUP,
-    _signal.SIGQUIT,
-    _signal.SIGTSTP,
-    _signal.SIGUSR2,
-)
+_OTHERS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGUSR2)
 # Python ignores the first two itself; what was ignored before (nohup) stays so for jobs.
 _DEFAULTS = (
     _signal.SIGPIPE,
@@ -61,10 +54,10 @@ _DEFAULTS = (
 )
 _RSS_SLACK_BYTES = 1 << 20
 _COUNTER_BYTES = 16384
-_PACKET_BYTES = 128
 _NO_IO = (0,) * 7  # what all of them did is added in one piece
 _EINVAL = 22
 _REAP_PATIENCE_NS = 2_000_000_000
+_ENDING_NS = 100_000_000  # for processes that end together with the main one
 _LONG_NS = 1_000_000_000
 _NOTE_ROOM = launcher.NOTE_BYTES - launcher.NOTE_HEAD_BYTES
 
@@ -154,10 +147,17 @@ class SlotLauncher:
         self.parts: list[bytes] = []
         self.counters: list[int] = []
         self.contents: list[bytes] = []  # as they were last read
+        self.peak_place = -1
+        self.groups: list[str] = []
+        self.outlived: tuple[Any, ...] = ()  # uuid, place, answer of a job of which processes still run
         packets, self.peak = descriptors  # -1: there is none
         if self.peak >= 0:
             os.set_inheritable(self.peak, False)
-        self.packets = _mapped(packets) if packets >= 0 else None
+        self.packets: Any = None
+        if packets >= 0:
+            from slot_launcher_start import mapped_packets  # type: ignore[import-not-found]
+
+            self.packets = mapped_packets(packets)
         self.own_ns = 0
         self.tally = launcher.Tally()
         self.rss_floor = self._own_peak_rss()
@@ -197,14 +197,20 @@ class SlotLauncher:
                 for job in marshal.loads(whole):  # noqa: S302 - as above
                     self._maybe(*job)
             else:
-                self._reap_rest()
+                self._answer("reaped", self._reap_rest(_REAP_PATIENCE_NS))
+        if self.outlived:
+            self._end_outlived()
         self.remove_files()
 
     def remove_files(self) -> None:
         for suffix in ("out", "err"):
-            launcher.remove_file(f"{self.files}.{suffix}")
+            try:
+                os.unlink(f"{self.files}.{suffix}")
+            except OSError:
+                pass
 
     def _open_counters(self, paths: list[str], peak_place: int) -> None:
+        self.peak_place = peak_place
         for place, path in enumerate(paths):
             is_shared = place == peak_place and self.peak >= 0
             self.counters.append(self.peak if is_shared else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
@@ -215,10 +221,8 @@ class SlotLauncher:
         in the same groups, and that part is not the job's."""
         before_ns, self.own_ns = self.own_ns, time.process_time_ns()
         contents = self.calls.pread_all(self.counters, _COUNTER_BYTES)
-        if self.packets is not None:
-            contents.append(self.packets[:])
-        self.contents = contents
-        return contents, (self.own_ns - before_ns) // 1000
+        self.contents = contents if self.packets is None else [*contents, self.packets[:]]
+        return self.contents, (self.own_ns - before_ns) // 1000
 
     def _maybe(
         self,
@@ -296,6 +300,7 @@ class SlotLauncher:
         answer = ("done", status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
         self.tally = tally
         self.is_clean = not alive and not os.WIFSIGNALED(status)
+        self.outlived = (uuid, place, answer) if alive else ()
         self._note_and_answer(uuid, place, answer)
         if ended_ns - started_ns > _LONG_NS:
             self.calls.of_others()  # the page may have been written back: to dirty it again counts as ours
@@ -329,13 +334,32 @@ class SlotLauncher:
         except OSError:
             pass  # a full disk: the owner will hear of it, if it lives
 
-    def _reap_rest(self) -> None:
-        """The owner has ended what outlived the job; what that used is the job's too."""
-        deadline_ns = time.monotonic_ns() + _REAP_PATIENCE_NS
-        while self._reap_others(self.tally) and time.monotonic_ns() < deadline_ns:
+    def _end_outlived(self) -> None:
+        """The owner is gone. The groups may go with the last process in them, so nobody can do this later."""
+        self._reap_rest(_ENDING_NS)
+        if self.outlived:
+            from launcher_leash import end_job  # type: ignore[import-not-found]
+
+            end_job(self.groups, reap=lambda: self._reap_others(self.tally))
+            self._reap_rest(_REAP_PATIENCE_NS)
+
+    def _reap_rest(self, patience_ns: int) -> tuple[Any, ...]:
+        """Waits for what outlived the job; what that used is the job's too. -> the job's totals"""
+        deadline_ns = time.monotonic_ns() + patience_ns
+        while (alive := self._reap_others(self.tally)) and time.monotonic_ns() < deadline_ns:
             time.sleep(0.001)
         self.tally.add_io(self.calls.of_others())
-        self._answer("reaped", self.tally.totals())
+        totals: tuple[Any, ...] = self.tally.totals()
+        if self.outlived and not alive:
+            (uuid, place, answer), self.outlived = self.outlived, ()
+            contents, own_usec = self._read_counters()
+            if self.peak >= 0:  # it was reset when the main process had ended
+                before = answer[10][self.peak_place]
+                contents[self.peak_place] = max(before, contents[self.peak_place], key=int)
+            done = ("done", answer[1], totals, answer[3] + own_usec, *answer[4:9], alive, contents)
+            if place >= 0 and self.ledger >= 0:
+                self._note(uuid, place + launcher.NOTE_BYTES, done, marshal.dumps(done))
+        return totals
 
     def _spawn(
         self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, streams: str
@@ -432,20 +456,11 @@ def _found(program: bytes, path: bytes) -> bytes:
     raise FileNotFoundError(2, "not found", program)
 
 
-def _mapped(descriptor: int) -> Any:
-    """Memory that the kernel counts packets in. The descriptor is not handed on to jobs."""
-    import mmap
-
-    memory = mmap.mmap(descriptor, _PACKET_BYTES, mmap.MAP_SHARED, mmap.PROT_READ)
-    os.close(descriptor)
-    return memory
-
-
 def main() -> None:
     socket, permits, packets, peak, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
     descriptors = int(packets), int(peak)
     if limits:
-        from slot_launcher_start import set_limits  # type: ignore[import-not-found]  # the file beside this
+        from slot_launcher_start import set_limits  # the file beside this
 
         set_limits(limits)
     launcher.become_subreaper()
@@ -470,22 +485,12 @@ def main() -> None:
     try:
         slot = SlotLauncher((int(socket), int(permits)), descriptors, files, ledger, logs)
     except OSError as error:
-        os.write(
-            int(socket), marshal.dumps(("failed", error.errno or 0, "open", launcher.as_text(error.filename)))
-        )
+        name = launcher.as_text(error.filename)
+        os.write(int(socket), marshal.dumps(("failed", error.errno or 0, "open", name)))
         return
+    slot.groups = [os.path.dirname(path) for path in attach]
     if leash:
-        _end_with_owner(slot, [os.path.dirname(path) for path in attach])
+        from launcher_leash import end_slot_with_owner
+
+        end_slot_with_owner(slot.groups, slot.remove_files)
     slot.run()
-
-
-def _end_with_owner(slot: SlotLauncher, groups: list[str]) -> None:
-    """Its groups stay, since it is inside: the slot's mark says whose they were."""
-    from launcher_leash import call_at_owners_end, end_job  # type: ignore[import-not-found]
-
-    def end() -> None:
-        end_job(groups)
-        slot.remove_files()
-        os._exit(0)
-
-    call_at_owners_end(end)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import _socket
 import marshal
+import mmap
 import os
 import resource
 import sys
 
 _MAX_MESSAGE = 1 << 17
+_PACKET_BYTES = 128
 
 
 def receive_groups(end: int) -> tuple[list[str], tuple[int, int]]:
@@ -25,6 +27,13 @@ def receive_groups(end: int) -> tuple[list[str], tuple[int, int]]:
     sent = [int.from_bytes(rights[at : at + 4], sys.byteorder) for at in range(0, len(rights), 4)]
     packets = sent.pop(0) if has_packets else -1
     return attach, (packets, sent.pop(0) if has_peak else -1)
+
+
+def mapped_packets(descriptor: int) -> mmap.mmap:
+    """Memory that the kernel counts packets in. The descriptor is not handed on to jobs."""
+    memory = mmap.mmap(descriptor, _PACKET_BYTES, mmap.MAP_SHARED, mmap.PROT_READ)
+    os.close(descriptor)
+    return memory
 
 
 def set_limits(limits: str) -> None:

@@ -28,6 +28,7 @@ class SlotMark(Struct, frozen=True):
     paths: dict[str, str] = {}  # of its groups, where it has some
     launcher_pid: int | None = None  # None: not started yet
     launcher_start_ticks: int | None = None
+    counter_files: tuple[str, ...] = ()  # of its groups, in the order in which the launcher notes them
 
 
 def write_mark(spool_dir: str, name: str, mark: SlotMark) -> None:
@@ -91,13 +92,21 @@ def end_slot(mark: SlotMark) -> None:
         tree.close()
 
 
+def read_mark(spool_dir: str, name: str) -> SlotMark | None:
+    try:
+        with open(os.path.join(spool_dir, name + _SUFFIX), "rb") as file:
+            return msgspec.json.decode(file.read(), type=SlotMark)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
 def slot_marks(spool_dir: str) -> dict[str, SlotMark]:
     """By the names of their slots."""
     try:
         names = [name.removesuffix(_SUFFIX) for name in os.listdir(spool_dir) if name.endswith(_SUFFIX)]
     except OSError:
         return {}
-    found = {name: _read(spool_dir, name) for name in names}
+    found = {name: read_mark(spool_dir, name) for name in names}
     return {name: mark for name, mark in found.items() if mark is not None}
 
 
@@ -116,11 +125,3 @@ def _is_cleared(mark: SlotMark) -> bool:
         with contextlib.suppress(OSError):
             os.unlink(f"{mark.files}.{suffix}")
     return True
-
-
-def _read(spool_dir: str, name: str) -> SlotMark | None:
-    try:
-        with open(os.path.join(spool_dir, name + _SUFFIX), "rb") as file:
-            return msgspec.json.decode(file.read(), type=SlotMark)
-    except (OSError, msgspec.MsgspecError):
-        return None

@@ -59,7 +59,9 @@ class Supervisor:
         *,
         log: Callable[[str], None],
         on_job_end: Callable[[Record, Payload | None], None],
+        is_outdated: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_outdated`: whether the code of this process was replaced by another version."""
         self._kit = kit
         self._recovery = recovery
         self._lock = lock
@@ -72,26 +74,34 @@ class Supervisor:
         self._looked_at_s = self._next_look_s = 0.0
         self._idle_since_s = time.monotonic()
         self._is_asked_to_end = False
+        self._is_outdated = is_outdated
+        self._must_restart = False
         self._is_asking = False  # the store, what there is to do
         self._is_recovering = False  # on a thread
         self._trouble = ""
 
-    def run(self) -> None:
-        """Until it has been idle for long enough, or was asked to end and its jobs have ended."""
+    def run(self) -> bool:
+        """Until it has been idle for long enough, or was asked to end and its jobs have ended. True: this
+        process is to be restarted in place, with the lock held and jobs running."""
         signal.signal(signal.SIGUSR1, self._nudged)
+        signal.signal(signal.SIGUSR2, self._asked_to_restart)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._asked_to_end)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it outlives the terminal
         signal.set_wakeup_fd(self._kit.loop.wake_fd, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # blocked by a restart
+        self._disown_former_jobs()
         self._sweep()
         self._kit.loop.add_timed(self)
         while True:
             self._kit.loop.run_until(self._is_done)
+            if self._can_restart():
+                return True
             # Whoever queued a job while the lock was held relies on this process looking once more.
             self._lock.release()
             if self._is_asked_to_end or not self._has_work() or not self._lock.take():
                 self._sweep()
-                return
+                return False
             self._next_look_s = 0.0
             self._idle_since_s = time.monotonic()
 
@@ -143,13 +153,16 @@ class Supervisor:
             hosted = self._hosted.get(uuid)
             if hosted is not None and not hosted.was_asked_to_stop:
                 hosted.ask_stop(EndCause.CANCELLED)
-        if self._is_asked_to_end:
+        self._must_restart |= self._is_outdated()
+        if self._is_asked_to_end or self._must_restart:
             return
         waiting = [record for record in others if self._is_waiting(record)]
         room = min(_STARTS_A_LOOK, self._plan.most_jobs - len(self._hosted))
         for record in waiting[: max(0, room)]:
             if record.job.uuid in asked_to_end:
                 self._cancel_unstarted(record)
+            elif self._is_outdated():
+                break  # the launcher would be another version's
             else:
                 self._start(record)
         if len(waiting) > room > 0:
@@ -221,6 +234,11 @@ class Supervisor:
 
     # ---- what earlier owners left --------------------------------------------------------------------
 
+    def _disown_former_jobs(self) -> None:
+        with contextlib.suppress(JoblensError):
+            unfinished = self._kit.recorder.read(lambda store: store.running())
+            self._recovery.disown(unfinished, self._kit.owner)
+
     def _recover_later(self, unfinished: list[Record]) -> None:
         """On a thread of its own: it reads the store, and may wait for launchers."""
         if self._is_recovering:
@@ -280,6 +298,7 @@ class Supervisor:
         if payload is not None:
             self._to_notify[record.job.uuid] = payload
         self._hosted[record.job.uuid] = adopted
+        self._recovery.has_adopted(record.job.uuid)
         output = adopted.output(self._plan.output_max_bytes)
         if output is not None:
             self._outputs[record.job.uuid] = output
@@ -306,7 +325,15 @@ class Supervisor:
 
     # ---- the end -----------------------------------------------------------------------------------
 
+    def _can_restart(self) -> bool:
+        """Jobs that run steadily go on without it; for all others it is still needed."""
+        if not self._must_restart or self._is_asked_to_end or self._is_recovering or self._is_asking:
+            return False
+        return all(hosted.is_steady for hosted in self._hosted.values())
+
     def _is_done(self) -> bool:
+        if self._can_restart():
+            return True
         if self._hosted or self._is_recovering:
             return False
         if self._is_asked_to_end:
@@ -321,6 +348,9 @@ class Supervisor:
     def _nudged(self, number: int, frame: FrameType | None) -> None:
         self._next_look_s = min(self._next_look_s, self._looked_at_s + _LOOKS_APART_S)
 
+    def _asked_to_restart(self, number: int, frame: FrameType | None) -> None:
+        self._must_restart = True
+
     def _asked_to_end(self, number: int, frame: FrameType | None) -> None:
         """Ends its jobs first, then itself."""
         self._is_asked_to_end = True
@@ -328,7 +358,7 @@ class Supervisor:
 
     def _stop_all(self) -> None:
         for hosted in list(self._hosted.values()):
-            hosted.ask_stop(EndCause.CANCELLED)
+            hosted.ask_stop(EndCause.OWNER_STOPPED)
 
 
 def _launch_plan(payload: Payload, output: OutputFiles) -> LaunchPlan:

@@ -126,21 +126,27 @@ class SystemdManager:
 
     def manager_property(self, name: str) -> Any:
         """A property of the manager itself, such as SystemState or Version."""
-        return self._property(_MANAGER_PATH, f"{_SYSTEMD}.Manager", name)
+        return self.object_property(_MANAGER_PATH, f"{_SYSTEMD}.Manager", name)
 
     def unit_property(self, unit: str, name: str) -> Any:
         """A property of a unit's own kind, such as ControlGroup. Also of a unit that is not loaded: the
         manager then answers with the default."""
         kind = unit.rpartition(".")[2].capitalize()
-        return self._property(unit_path(unit), f"{_SYSTEMD}.{kind}", name)
+        return self.object_property(unit_path(unit), f"{_SYSTEMD}.{kind}", name)
 
-    def _property(self, path: str, interface: str, name: str) -> Any:
+    def object_property(self, path: str, interface: str, name: str, *, destination: str = _SYSTEMD) -> Any:
+        """A property of any object. `destination`: the service that has it, on a message bus."""
         body = Writer()
         body.text(interface)
         body.text(name)
         with self._connection() as connection:
             reply = connection.call(
-                "Get", "ss", bytes(body), path=path, interface="org.freedesktop.DBus.Properties"
+                "Get",
+                "ss",
+                bytes(body),
+                path=path,
+                interface="org.freedesktop.DBus.Properties",
+                destination=destination,
             )
             return _values(reply, "v")[0]
 

@@ -78,7 +78,7 @@ def enter_leaf(layout: CgroupLayout | None = None, pid: int | None = None) -> st
     if others:
         raise AccountingUnavailable(
             f"{unified.directory} holds {len(others)} other processes, which joblens does not move",
-            hint="start joblens in a scope of its own: systemd-run --user --scope -p Delegate=yes joblens …",
+            hint="let the unit run nothing but joblens: in a script, start it with exec joblens …",
         )
     leaf = f"{unified.directory}/{LEAF}"
     try:

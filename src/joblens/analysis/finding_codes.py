@@ -11,6 +11,7 @@ class Code(enum.StrEnum):
     OUT_OF_MEMORY = "out-of-memory"
     PIDS_LIMIT = "pids-limit"
     CANCELLED = "cancelled"
+    STOPPED_BY_SYSTEMD = "stopped-by-systemd"
     LOST = "lost"
     NOT_STARTED = "not-started"
     # what happened on the way

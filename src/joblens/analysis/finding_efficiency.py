@@ -125,12 +125,12 @@ def _limits_not_held(record: Record) -> Iterator[Finding]:
     if loose:
         options = ", ".join(f"--{name}" for name in loose)
         text = f"this machine could not hold it to {options}"
-        yield Finding(Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor says what would help")
+        yield Finding(Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor shows what helps")
     elif cpus is not None and cpus % 1 and held["cpus"].startswith(BY_AFFINITY):
         whole = math.ceil(cpus)
         only = f"{whole} whole CPU{'' if whole == 1 else 's'}"
         text = f"this machine could not hold it to --cpus {cpus:g}, only to {only}"
-        yield Finding(Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor says what would help")
+        yield Finding(Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor shows what helps")
 
 
 def _more_than_there_is(record: Record) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from joblens.analysis.advice import more_memory_option, more_time_option
 from joblens.analysis.finding_codes import Code
 from joblens.model.finding import Finding, Severity
 from joblens.model.ids import short
-from joblens.model.job import Job, Outcome, Record, Status
+from joblens.model.job import LOGOUT, SHUTDOWN, Job, Outcome, Record, Status
 from joblens.model.slurm import CANCELLED_REASON, WALLTIME_REASON
 from joblens.model.units import format_bytes, format_duration
 
@@ -30,7 +30,7 @@ _SIGNAL_ADVICE = {
 
 _ENDINGS = (
     *(Code.CANCELLED, Code.LOST, Code.TIMED_OUT, Code.SIGNAL, Code.EXIT_CODE, Code.NOT_STARTED),
-    *(Code.OUT_OF_MEMORY, Code.PIDS_LIMIT),
+    *(Code.OUT_OF_MEMORY, Code.PIDS_LIMIT, Code.STOPPED_BY_SYSTEMD),
 )
 
 
@@ -74,6 +74,8 @@ def signal_name(number: int) -> str:
 def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  (one way out for each end)
     if outcome.status is Status.TIMEOUT:
         return _timed_out(record, outcome)
+    if outcome.status is Status.CANCELLED and outcome.reason in (LOGOUT, SHUTDOWN):
+        return _stopped_by_systemd(record, outcome)
     if outcome.status is Status.CANCELLED:
         how = outcome.error if outcome.reason == CANCELLED_REASON and outcome.error else "cancelled"
         text = f"it was {how} after {format_duration(outcome.duration_s)}"
@@ -92,6 +94,14 @@ def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  
     if outcome.exit_code:
         return _exit_code(record, outcome, outcome.exit_code)
     return None
+
+
+def _stopped_by_systemd(record: Record, outcome: Outcome) -> Finding:
+    text = f"{outcome.error}; it had run for {format_duration(outcome.duration_s)}"
+    advice = f"run it again: {_rerun(record)}"
+    if outcome.reason == LOGOUT:
+        advice += "; jobs run on after logout once lingering is enabled: loginctl enable-linger"
+    return Finding(Code.STOPPED_BY_SYSTEMD, Severity.WARNING, text, advice)
 
 
 def _rerun(record: Record) -> str:

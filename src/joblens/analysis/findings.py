@@ -46,6 +46,7 @@ _FOLLOWED = {
     "network_rx_packets": "network",
     "network_tx_packets": "network",
 }
+_COUNTED_BY_GROUPS = frozenset({"cpu_total_usec", "network_rx_bytes"})
 
 
 def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ...]:
@@ -60,7 +61,7 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
         *start_findings(outcome, samples),
         *sizing_findings(record, outcome, samples),
         *_gpus(record.job, outcome, samples),
-        *(_caveats(record.job, outcome.usage) if outcome.usage.lower_bounds or outcome.usage.shared else ()),
+        *(_caveats(record, outcome.usage) if outcome.usage.lower_bounds or outcome.usage.shared else ()),
     ]
     if not found:
         return ()
@@ -98,7 +99,22 @@ def _is_small_memory(usage: Usage, number: str) -> bool:
     return number.startswith("memory_") and (getattr(usage, number) or 0) < _SMALL_MEMORY_BYTES
 
 
-def _caveats(job: Job, usage: Usage) -> Iterator[Finding]:
+def _why_lower(record: Record, usage: Usage) -> tuple[str, str]:
+    """-> (reason, advice)"""
+    if record.job.attached:
+        return "it was looked at from outside", "joblens run measures a command from its start to its end"
+    is_in_group = record.attempt is not None and record.attempt.accounting.startswith("cgroup")
+    if is_in_group and not _COUNTED_BY_GROUPS.isdisjoint(usage.lower_bounds):
+        # A group misses no process: only its last reading can be missing.
+        return (
+            "the job's control group was gone before its last reading",
+            "end jobs with joblens cancel: kill -9 of joblens or of a job's launcher can lose that reading",
+        )
+    return "not every process could be followed", "joblens doctor shows how to make them exact"
+
+
+def _caveats(record: Record, usage: Usage) -> Iterator[Finding]:
+    job = record.job
     names = list(
         dict.fromkeys(
             _FOLLOWED[number]
@@ -110,14 +126,9 @@ def _caveats(job: Job, usage: Usage) -> Iterator[Finding]:
         )
     )
     if names:
-        why = "it was looked at from outside" if job.attached else "not every process could be followed"
-        advice = "joblens doctor says what would make them exact"
-        yield Finding(
-            Code.LOWER_BOUNDS,
-            Severity.INFO,
-            f"these may be higher than shown, as {why}: {', '.join(names)}",
-            "joblens run measures a command from its start to its end" if job.attached else advice,
-        )
+        why, advice = _why_lower(record, usage)
+        text = f"these may be higher than shown, as {why}: {', '.join(names)}"
+        yield Finding(Code.LOWER_BOUNDS, Severity.INFO, text, advice)
     if usage.shared:
         text = "other measurements ran in the same process at the same time; parts may be counted in both"
         yield Finding(

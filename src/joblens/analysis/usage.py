@@ -19,6 +19,7 @@ from joblens.analysis.memory_peak import (
 )
 from joblens.analysis.rates import page_cache, unreclaimable_bytes
 from joblens.analysis.reasons import NOT_MEASURED, ONLY_IMPORTED
+from joblens.analysis.unreaped import FROM_WAITED, has_unreaped_processes
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import USAGE_NUMBERS, Usage
 from joblens.model.sample import Sample
@@ -135,11 +136,13 @@ def total_usage(
     sources: Mapping[str, str],
     unknown: Mapping[str, str],
     lower_bounds: Collection[str] = (),
+    has_end: bool = True,
 ) -> Usage:
-    """`samples` are in order, counters since the start, the last one taken after the end. `sources` are by
-    group of numbers or by field, `unknown` by field, as the probes tell them; so are `lower_bounds`, groups
-    of which a probe knows that it missed something."""
-    total = _Total(samples, exit_usage, sources, unknown, has_group=accounting.startswith("cgroup"))
+    """`samples` are in order, counters since the start, the last one taken after the end, unless `has_end` is
+    False. `sources` are by group of numbers or by field, `unknown` by field, as the probes tell them; so are
+    `lower_bounds`, groups of which a probe knows that it missed something."""
+    has_group = accounting.startswith("cgroup")
+    total = _Total(samples, exit_usage, sources, unknown, has_group=has_group, has_end=has_end)
     total.add_cpu()
     total.add_faults()
     total.add_io()
@@ -167,10 +170,12 @@ class _Total:
         unknown: Mapping[str, str],
         *,
         has_group: bool,
+        has_end: bool,
     ) -> None:
         self.samples = samples
         self.exit = exit_usage
         self.has_group = has_group
+        self.has_end = has_end
         self._given_sources = sources
         self._given_unknown = unknown
         self._numbers: dict[str, Any] = {}
@@ -201,8 +206,11 @@ class _Total:
         group, field = _ORIGINS[number]
         if number == "memory_peak_bytes" and self._sources[group].startswith(_LARGEST_SAMPLE):
             group = "memory_parts"
-        # What was waited for is complete, whatever the probe missed of the living.
-        return (group in missed or field in missed) and self._sources.get(group) not in (RUSAGE, REAPED_IO)
+        if group not in missed and field not in missed:
+            return False
+        # What was waited for is complete, whatever the probe missed of the living. A group also counts
+        # processes that nobody waits for, so without its last reading nothing is certain.
+        return not self._is_of_waited(number) or (self.has_group and not self.has_end)
 
     def add_cpu(self) -> None:
         waited = None if self.exit is None else self.exit.user_usec + self.exit.system_usec
@@ -247,6 +255,11 @@ class _Total:
         if self.exit is not None:
             for number in ("context_switches_voluntary", "context_switches_involuntary"):
                 self._put(number, getattr(self.exit, number), RUSAGE)
+            if self.has_group and self.samples and has_unreaped_processes(self.samples[-1], self.exit):
+                self._lower += [each for each in FROM_WAITED if self._is_of_waited(each)]
+
+    def _is_of_waited(self, number: str) -> bool:
+        return self._sources.get(_ORIGINS[number][0]) in (RUSAGE, REAPED_IO)
 
     def _add_larger(self, number: str, waited: int | None, waited_source: str, *, prefer_seen: bool) -> None:
         """What was waited for is exact, unless the samples saw more: then some processes were never
@@ -272,11 +285,13 @@ class _Total:
             # The files are read one after the other, and the sums of some kernels lag behind.
             kernel_peak = max(kernel_peak, sampled)
             self._put("memory_kernel_peak_bytes", kernel_peak)
-        found = (
-            self._process_peak(sampled, largest)
-            if kernel_peak is None
-            else self._group_peak(sampled, largest, kernel_peak)
-        )
+        if kernel_peak is None:
+            found = self._process_peak(sampled, largest)
+        else:
+            found = self._group_peak(sampled, largest, kernel_peak)
+            if not self.has_end:  # the group's peak is that of the last sample, its processes' of their ends
+                found = max(found, self._process_peak(sampled, largest))
+                self._numbers["memory_kernel_peak_bytes"] = max(kernel_peak, found[0])
         if found[0]:
             peak, is_estimate, source = found
             self._put("memory_peak_bytes", peak, source)
@@ -456,7 +471,7 @@ class _Total:
 
     def _last(self, field: str) -> tuple[int | None, bool]:
         """The last known value of a counter, and whether it is the final sample's."""
-        is_final = True
+        is_final = self.has_end
         for sample in reversed(self.samples):
             value: int | None = getattr(sample, field)
             if value is not None:

@@ -7,19 +7,30 @@ import time
 from collections.abc import Callable
 
 from joblens.app.child_store import store_of_arguments
+from joblens.app.owning import current_user
 from joblens.app.settings import load_settings
 from joblens.model.errors import JoblensError
 from joblens.model.settings import Settings
 from joblens.views.standard_streams import guard_standard_error
+from joblens.views.style import clean_text
 
 _LOG_BYTES = 5 * 1024**2
 
 
 def log_line(what: str, text: str) -> None:
-    from joblens.views.style import clean_text
-
-    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what} {os.getpid()}: {clean_text(text)}\n")
+    # The journal has time, name and process of each line already.
+    begin = "" if _is_journal(2) else f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what} {os.getpid()}: "
+    sys.stderr.write(f"{begin}{clean_text(text)}\n")
     sys.stderr.flush()
+
+
+def _is_journal(descriptor: int) -> bool:
+    """Whether systemd connected it to its journal."""
+    try:
+        file = os.fstat(descriptor)
+    except OSError:
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{file.st_dev}:{file.st_ino}"
 
 
 def begin_service(what: str, serve: Callable[[Settings, Callable[[], None]], object]) -> None:
@@ -59,6 +70,10 @@ def stand_on_its_own() -> Callable[[], None]:
         os.close(writer)
         os._exit(0 if os.read(reader, 1) else 1)
     os.close(reader)
+    if os.path.isdir("/run/systemd/system"):
+        from joblens.agent.login_session import leave_session
+
+        leave_session(current_user())
 
     def is_there() -> None:
         os.write(writer, b"+")

@@ -38,6 +38,19 @@ def wake(lock: SupervisorLock, what: str, settings: Settings, start: Callable[[]
             start()
 
 
+def warn_of_logout(lock: SupervisorLock, what: str, warn: Callable[[str], None]) -> None:
+    """Warns when logging out would end the process that holds the lock, and with it `what` it looks after."""
+    holder = lock.holder() if os.path.isdir("/run/systemd/system") and os.geteuid() else None
+    if holder is None:
+        return
+    from joblens.agent.login_session import logout_warning
+    from joblens.app.owning import current_user
+
+    text = logout_warning(holder, current_user(), what)
+    if text:
+        warn(text)
+
+
 def start_detached(module: str, what: str, settings: Settings, config: str | None) -> None:
     """As `start_detached_process`, with a log of its kind. Raises SupervisorError."""
     log = log_of(what)

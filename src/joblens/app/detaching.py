@@ -5,6 +5,7 @@ the run, has begun. What that one has to say goes to a file beside the store's o
 
 import os
 import sys
+from collections.abc import Callable
 
 import msgspec
 
@@ -13,7 +14,7 @@ from joblens.agent.run_signals import heed_no_nudge
 from joblens.app.background_process import service_arguments, settings_of, stand_on_its_own
 from joblens.app.bells import settings_of_run
 from joblens.app.child_store import store_arguments, store_environment
-from joblens.app.detached_process import start_detached_process
+from joblens.app.detached_process import start_detached_process, warn_of_logout
 from joblens.app.drivers import open_store_directly, store_name
 from joblens.app.owning import OwnLog
 from joblens.app.places import spool_dir
@@ -31,7 +32,13 @@ def run_log(settings: Settings, run: Run) -> str:
     return os.path.join(spool_dir(store_name(settings)), f"run-{run.uuid}.log")
 
 
-def detach_run(run: Run, settings: Settings, config: str | None, notify: str | None = None) -> None:
+def detach_run(
+    run: Run,
+    settings: Settings,
+    config: str | None,
+    notify: str | None = None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> None:
     """Returns when it is under way."""
     refuse_inside_a_job()
     settings = settings_of_run(settings, run.options)
@@ -49,6 +56,7 @@ def detach_run(run: Run, settings: Settings, config: str | None, notify: str | N
     env["JOBLENS_QUEUE_RETRY_LOST"] = settings.queue.retry_lost.value
     what, hint = "the background driver of the run", f"its log is {path}"
     start_detached_process([*argv, run.uuid], path, what, hint, env)
+    warn_of_logout(RunLock(spool_dir(store_name(settings)), run.uuid), "this run", warn)
 
 
 def main() -> None:

@@ -14,10 +14,11 @@ from joblens.model.store_url import is_postgres
 
 def diagnose(settings: Settings) -> list[Capability]:
     from joblens.agent.capabilities import probe_capabilities
+    from joblens.app.drivers import SystemClock
     from joblens.app.ray_diagnosis import ray_capability
     from joblens.app.slurm_diagnosis import slurm_capabilities
 
-    rows = probe_capabilities(settings.limits.cgroup_parent)
+    rows = probe_capabilities(SystemClock(), settings.limits.cgroup_parent)
     after_energy = next((place for place, row in enumerate(rows, 1) if row.name == "energy"), len(rows))
     rows.insert(after_energy, co2_capability(settings.energy.grid_co2_g_per_kwh, rows))
     return [*rows, *_storage(settings), *slurm_capabilities(), ray_capability(settings), *extras()]

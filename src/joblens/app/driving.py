@@ -3,13 +3,14 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, structs
 
 from joblens.agent.added_jobs import secrets_of_batch
 from joblens.agent.kit import Kit
 from joblens.agent.locks import RunLock, remove_idle_folders
+from joblens.agent.login_session import name_stop
 from joblens.agent.run_attempts import RunSetup
 from joblens.agent.run_driver import RunDriver
 from joblens.agent.run_facts import RunFacts
@@ -24,7 +25,7 @@ from joblens.app.owning import OwnLog, close_kit, open_kit, open_recovery
 from joblens.app.places import spool_dir
 from joblens.app.run_checks import driven_by_another
 from joblens.app.run_clock import driven_before_s
-from joblens.app.runs import kept_events, kept_results
+from joblens.app.runs import KeptResults, kept_events, kept_results
 from joblens.app.store_of_jobs import store_for_jobs
 from joblens.app.supervising import allow_many_files
 from joblens.app.workflow_runs import enabled_places, jobs_to_run
@@ -73,6 +74,14 @@ class Driven(Struct, frozen=True, kw_only=True):
         for state in self.states:
             found[state] = found.get(state, 0) + 1
         return dict(sorted(found.items()))
+
+
+class _Past(NamedTuple):
+    """Facts of the run before this driver."""
+
+    events: list[RunEvent]
+    kept: KeptResults | None  # outcomes of an earlier run that count in this one
+    base_events: list[RunEvent]  # of that run
 
 
 def drive(
@@ -153,6 +162,7 @@ class _Driving:
         kit = open_kit(
             self._settings, self._take_sample, allow_many_files(), self._log.warn, self._keep_journaled
         )
+        kit = structs.replace(kit, complete=name_stop)
         kit.add_secrets(self._secrets)
         if self._secrets:
             kit.recorder.sieve = self._without_secrets
@@ -169,8 +179,9 @@ class _Driving:
             recovery = open_recovery(kit, self._settings)
             driver = RunDriver(setup, kit, recovery, schedule, facts, view, side)
             self._driver = driver
+            past = self._read_past(kit, schedule, facts, driver)
             running = driver.adopt()
-            self._restore(kit, schedule, facts, driver, running)
+            self._restore(kit, schedule, past, running)
             before_s = kit.recorder.read(lambda store: driven_before_s(store, self._run))
             began_s = time.monotonic()
             started = RunStarted(
@@ -282,19 +293,23 @@ class _Driving:
         known = earlier_durations(store, self._run, self._plan)
         return {place: known[job.name] for place, job in enumerate(self._plan.jobs) if job.name in known}
 
-    def _events_so_far(self, facts: RunFacts, driver: RunDriver, schedule: Schedule) -> list[RunEvent]:
-        """With jobs that were added after the run was read."""
+    def _read_past(self, kit: Kit, schedule: Schedule, facts: RunFacts, driver: RunDriver) -> _Past:
+        """Reads the events so far and takes in jobs that were added after the run was read. Before `adopt`:
+        an earlier driver may have queued such a job."""
+        kept = kit.recorder.read(lambda store: kept_results(store, self._run))
+        base_events: list[RunEvent] = []
+        if kept is not None:
+            base_events = kit.recorder.read(lambda store: kept_events(store, kept))
+            facts.take_earlier(base_events)
         events = facts.begin()
         for event in events:
             if isinstance(event.fact, JobsSpawned):
                 first = driver.inbox.take_batch(event.fact)
                 if first is not None:
                     schedule.add_jobs(first)
-        return events
+        return _Past(events, kept, base_events)
 
-    def _restore(
-        self, kit: Kit, schedule: Schedule, facts: RunFacts, driver: RunDriver, running: list[Record]
-    ) -> None:
+    def _restore(self, kit: Kit, schedule: Schedule, past: _Past, running: list[Record]) -> None:
         run = self._run
         results = kit.recorder.read(lambda store: store.run_results(run.uuid))
         # What waits in a queue is under way, and is not to be queued once more.
@@ -302,21 +317,17 @@ class _Driving:
         results = [
             structs.replace(one, status=Status.RUNNING) if one.job_uuid in queued else one for one in results
         ]
-        kept = kit.recorder.read(lambda store: kept_results(store, run))
         devices = {one.job.run.index: one.job.gpu_devices for one in running if one.job.run is not None}
-        if kept is None:
-            events = self._events_so_far(facts, driver, schedule)
-            restore(schedule, results, events, devices=devices, now_us=kit.clock.now_us())
+        if past.kept is None:
+            restore(schedule, results, past.events, devices=devices, now_us=kit.clock.now_us())
             return
-        earlier = kit.recorder.read(lambda store: kept_events(store, kept))
-        facts.take_earlier(earlier)
         restore(
             schedule,
             results,
-            self._events_so_far(facts, driver, schedule),
-            kept.results,
+            past.events,
+            past.kept.results,
             again=run.again,
-            base_events=earlier,
+            base_events=past.base_events,
             devices=devices,
             now_us=kit.clock.now_us(),
         )

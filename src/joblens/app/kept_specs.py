@@ -180,9 +180,14 @@ def keep_spec(run: Run, settings: Settings, secrets: SecretValues) -> None:
         ) from error
 
 
-def whole_run(run: Run, store: Store, settings: Settings) -> Run:
-    """With what the store does not have. Raises InputError where nobody has it any more."""
+def whole_run(run: Run, store: Store, settings: Settings, *, with_user_data: bool = True) -> Run:
+    """Returns the run with the values that the store does not have. Raises InputError where they are gone.
+    `with_user_data`: values that its jobs have set are needed too."""
+    from joblens.app.user_data import check_private_values
+
     run = with_whole_batches(run, settings)
+    if with_user_data:
+        check_private_values(store, run, settings)
     if not run.is_redacted:
         return run
     kept = _read(run, settings)

@@ -66,10 +66,20 @@ def enqueue(
             records = [store.find(job.uuid) for job, _ in made]
             ready = [(ticket.uuid, ticket.queue) for _, ticket in made if not ticket.after]
             call_workers(ready, settings, store, config, warn)
+            _warn_of_logout(len(made), settings, warn)
     except StoreError as error:
         what = "the job" if len(made) == 1 else f"the {len(made)} jobs"
         raise StoreError(f"{what} cannot be queued: {error}", hint=error.hint) from error
     return records
+
+
+def _warn_of_logout(jobs: int, settings: Settings, warn: Warn) -> None:
+    """Where no broker is configured a worker of this user and machine takes the jobs."""
+    if not settings.queue.broker:
+        from joblens.app.detached_process import warn_of_logout
+        from joblens.app.working import worker_lock
+
+        warn_of_logout(worker_lock(settings), "this job" if jobs == 1 else "these jobs", warn)
 
 
 def make_tickets(requests: Sequence[QueueRequest], settings: Settings) -> list[tuple[Job, Ticket]]:

@@ -1,22 +1,27 @@
-"""What goes when it is old or too much: samples, their live files and kept output, never records."""
+"""Retention: samples, their live files, kept output and private files of runs go when they are old or too
+much; records never do."""
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from joblens.app.drivers import logs_root, store_name
-from joblens.app.places import store_home
-from joblens.model.errors import JoblensError, UnknownJob
+from joblens.app.places import spool_dir, store_home
+from joblens.model.errors import JoblensError, UnknownJob, UnknownRun
 from joblens.model.history import PruneReport
 from joblens.model.job import Record
+from joblens.model.run import RunStatus
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
 from joblens.stores.private_files import open_with_folder
 
 _DAY_US = 86_400_000_000
 _MARKER = ".retention"
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_RUN_FILE = re.compile(rf"(?:run-)?({_UUID})\.(?:spec|log|{_UUID}\.(?:data|jobs))")
 
 
 class JobFolder(Struct, frozen=True):
@@ -28,39 +33,56 @@ class JobFolder(Struct, frozen=True):
     changed_us: int
 
 
+class RunFile(Struct, frozen=True):
+    """A private file of a run: secrets of its workflow, added jobs or user data, or the log of its driver."""
+
+    path: str
+    bytes: int
+
+
 class Pruned(Struct, frozen=True, kw_only=True):
     samples: PruneReport
     log_folders: int = 0
     log_bytes: int = 0
     live_folders: int = 0
     live_bytes: int = 0
+    run_files: int = 0
+    run_file_bytes: int = 0
 
 
 def prune(
     store: Store,
     logs: str,
     live: str | None = None,
+    spool: str | None = None,
     *,
     before_us: int | None,
     max_bytes: int | None,
     dry_run: bool,
 ) -> Pruned:
     """Samples and output of jobs that ended before `before_us`; then the oldest, until the samples, the
-    output (below `logs`) and the live sample files (below `live`) each fit in `max_bytes`."""
+    output (below `logs`) and the live sample files (below `live`) each fit in `max_bytes`. Private files (in
+    `spool`) of runs that finished before `before_us`."""
     report = store.prune(before_us=before_us, max_bytes=max_bytes, dry_run=dry_run)
     wanted = _Bounds(set(report.uuids), before_us, max_bytes)
     old_logs = list(_surplus(store, logs, wanted, unknown_may_go=True))
     # Another system may keep its files of the same form there.
     old_live = list(_surplus(store, live, wanted, unknown_may_go=False)) if live else []
+    run_files = list(_old_run_files(store, spool, before_us)) if spool and before_us is not None else []
     if not dry_run:
         for folder in (*old_logs, *old_live):
             _remove(folder.path)
+        for file in run_files:
+            with contextlib.suppress(OSError):
+                os.unlink(file.path)
     return Pruned(
         samples=report,
         log_folders=len(old_logs),
         log_bytes=sum(folder.bytes for folder in old_logs),
         live_folders=len(old_live),
         live_bytes=sum(folder.bytes for folder in old_live),
+        run_files=len(run_files),
+        run_file_bytes=sum(file.bytes for file in run_files),
     )
 
 
@@ -75,7 +97,8 @@ def apply_retention(store: Store, settings: Settings, now_us: int) -> Pruned | N
         if not _is_due(marker, now_us):
             return None
         bounds = configured_bounds(settings, now_us)
-        return prune(store, logs_root(settings), policy.storage_dir, **bounds, dry_run=False)
+        spool = spool_dir(store_name(settings))
+        return prune(store, logs_root(settings), policy.storage_dir, spool, **bounds, dry_run=False)
     except (OSError, JoblensError):
         return None
 
@@ -151,6 +174,34 @@ def _job_folders(root: str) -> Iterator[JobFolder]:
             yield JobFolder(
                 entry.path, entry.name, sum(file.st_blocks * 512 for file in files), newest_ns // 1000
             )
+
+
+def _old_run_files(store: Store, spool: str, before_us: int) -> Iterator[RunFile]:
+    """Of runs that have nothing left to do, and of runs that the store does not know. A run that was stopped
+    can be resumed, so its files stay."""
+    is_old: dict[str, bool] = {}
+    with contextlib.suppress(OSError), os.scandir(spool) as entries:
+        for entry in entries:
+            found = _RUN_FILE.fullmatch(entry.name)
+            if found is None or not entry.is_file(follow_symlinks=False):
+                continue
+            size = entry.stat(follow_symlinks=False)
+            if size.st_mtime_ns // 1000 >= before_us:
+                continue
+            uuid = found[1]
+            if uuid not in is_old:
+                is_old[uuid] = _has_finished(store, uuid, before_us)
+            if is_old[uuid]:
+                yield RunFile(entry.path, size.st_size)
+
+
+def _has_finished(store: Store, run_uuid: str, before_us: int) -> bool:
+    try:
+        run = store.find_run(run_uuid)
+    except UnknownRun:
+        return True
+    is_final = run.status in (RunStatus.COMPLETED, RunStatus.FAILED)
+    return is_final and run.ended_at_us is not None and run.ended_at_us < before_us
 
 
 def _remove(folder: str) -> None:

@@ -8,7 +8,7 @@ import time
 from joblens.agent.enclosing_job import is_inside_a_job
 from joblens.agent.locks import SupervisorLock
 from joblens.agent.payload import Payload, remove_payload, write_payload
-from joblens.app.detached_process import start_detached, wake
+from joblens.app.detached_process import start_detached, wake, warn_of_logout
 from joblens.app.drivers import Warn, logs_root, open_store_directly, store_name, warn_in_python
 from joblens.app.jobs import PreparedJob
 from joblens.app.places import spool_dir
@@ -40,6 +40,7 @@ def submit(
         raise SupervisorError(f"the job cannot be handed over: {spool}: {error.strerror}") from error
     record = _queue(prepared, settings, spool, warn)
     wake_supervisor(settings, config)
+    warn_of_logout(_lock(settings), "this job", warn)
     return record
 
 

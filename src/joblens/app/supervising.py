@@ -5,15 +5,18 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from joblens.agent.kit import watch_name
+from joblens.agent.kit import Kit, watch_name
 from joblens.agent.locks import SupervisorLock, remove_idle_folders
+from joblens.agent.login_session import name_stop
 from joblens.agent.supervisor import Supervisor, SupervisorPlan
 from joblens.agent.systemd_scope import own_group
 from joblens.app.after_jobs import AfterJobs
 from joblens.app.background_process import begin_service, log_line
+from joblens.app.child_store import store_environment
 from joblens.app.drivers import store_name
 from joblens.app.owning import OwnLog, close_kit, current_user, open_kit, open_recovery
 from joblens.app.places import spool_dir
+from joblens.app.restarting import Installation, restart
 from joblens.model.errors import ConfigError
 from joblens.model.settings import LogSettings, Settings
 
@@ -55,6 +58,7 @@ def supervise(
 
 def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -> None:
     supervisor: Supervisor | None = None
+    installation = Installation()
 
     def take_sample(name: str) -> None:
         is_watch = name.startswith(watch_name(""))
@@ -68,7 +72,7 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
 
     limits = allow_many_files()
     own_log = _open_log(settings)
-    kit = open_kit(settings, take_sample, limits, own_log.warn)
+    kit = replace(open_kit(settings, take_sample, limits, own_log.warn), complete=name_stop)
     after_jobs = AfterJobs(settings, own_log)
     supervisor = Supervisor(
         kit,
@@ -82,16 +86,30 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
         ),
         log=own_log.warn,
         on_job_end=after_jobs.put,
+        is_outdated=installation.has_changed,
     )
     own_log.info(f"a supervisor begins, for {store_name(settings)}")
+    must_restart = False
     try:
-        supervisor.run()
+        must_restart = supervisor.run()
     finally:
         after_jobs.close()
+        if must_restart:
+            _restart(kit, settings, lock, own_log)
         close_kit(kit)
         lock.release()
         remove_idle_folders(kit.spool_dir)
         own_log.info("the supervisor ends")
+
+
+def _restart(kit: Kit, settings: Settings, lock: SupervisorLock, own_log: OwnLog) -> None:
+    """Leaves running jobs to their launchers; they are adopted after the restart. Nothing is imported on the
+    way: it could be another version's."""
+    kit.sampler.close()
+    kit.recorder.close()
+    own_log.warn("restarts in place, as another version of joblens was installed or somebody asked for it")
+    lock.keep_across_exec()
+    restart("joblens.app.supervising", store_environment(settings))
 
 
 def _open_log(settings: Settings) -> OwnLog:

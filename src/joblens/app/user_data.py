@@ -94,6 +94,26 @@ def get_user_data(store: Store, run: Run, name: str, settings: Settings) -> Any:
     return values[name]
 
 
+def check_private_values(store: Store, run: Run, settings: Settings) -> None:
+    """Raises InputError where the private file with a secret value that jobs of the run may need is gone."""
+    spool = spool_dir(store_name(settings))
+    paths = _values(store, run, lambda fact: _PrivatePath(fact.private))
+    for name, found in paths.items():
+        if not isinstance(found, _PrivatePath) or not found:
+            continue
+        path = os.path.join(spool, os.path.basename(found))
+        if not os.path.exists(path):
+            raise InputError(
+                f"the run cannot be run from here: user data '{name}' is secret, and the private file that "
+                f"had it, {path}, is gone",
+                hint="joblens run FILE begins a new run",
+            )
+
+
+class _PrivatePath(str):
+    __slots__ = ()
+
+
 def all_user_data(store: Store, run: Run) -> dict[str, Any]:
     """What has a value, by name; secrets as they are stored."""
     return _values(store, run, lambda fact: fact.data)

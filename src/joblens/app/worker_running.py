@@ -17,6 +17,7 @@ import joblens
 from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.kit import Kit
 from joblens.agent.locks import SupervisorLock, remove_idle_folders
+from joblens.agent.login_session import name_stop, stop_reason, system_unit
 from joblens.agent.lost_claims import PID_NAMESPACE
 from joblens.agent.node_desks import NodeDesks
 from joblens.agent.node_worker import NodeWorker
@@ -27,11 +28,12 @@ from joblens.agent.sweeping import sweep
 from joblens.agent.worked_outcomes import WorkedOutcomes
 from joblens.agent.worker_plan import WorkerPlan, WorkerView
 from joblens.app.after_jobs import AfterJobs
-from joblens.app.child_store import keep_passwords_from_jobs
+from joblens.app.child_store import keep_passwords_from_jobs, store_environment
 from joblens.app.drivers import logs_root, open_deliveries
 from joblens.app.kit_journals import KitJournals
 from joblens.app.machine_offer import less_reserve
 from joblens.app.owning import OwnLog, close_kit, current_user, open_kit
+from joblens.app.restarting import Installation, restart
 from joblens.app.supervising import allow_many_files
 from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.errors import JoblensError
@@ -49,6 +51,7 @@ from joblens.stores.journal import JournaledStore
 Tell = Callable[[str], None]
 _UPKEEP_S = 60.0  # between looks at what is to be kept
 _HEARING_PATIENCE_S = 5.0
+_UPGRADE_LOOK_S = 1.0
 _ANSWER_LEAST_S, _ANSWER_MOST_S = 3.0, 15.0
 _ENDS_WAIT_S = 0.25  # between a signal to the first process of a place and that to the last
 
@@ -211,7 +214,9 @@ class RunningWorker:
         may_leave: Callable[["RunningWorker"], bool] = lambda _: True,
         has_ended: Callable[[Record, Claim], None] | None = None,
     ) -> None:
+        self._environ = {**os.environ, **store_environment(settings)}  # for a restart in place
         keep_passwords_from_jobs()
+        self._tell = tell
         self._worker: QueueWorker | None = None
         self._hired = options.hired
         self._is_asking_why = False
@@ -232,7 +237,8 @@ class RunningWorker:
             fences[0].placement, fences[0].folders = hired.placement, hired.elsewhere
         complete = WorkedOutcomes(self.info.name, claimed, fences[0].placement_of).complete
         nodes = kit.nodes or _node_desks(settings, hired)
-        self.kit = replace(kit, is_leashed=True, complete=complete, nodes=nodes)
+        self._complete = complete
+        self.kit = replace(kit, is_leashed=True, complete=self._completed, nodes=nodes)
         self.watching = Watching(settings, log, tell, has_ended, hired.ear if hired is not None else None)
         self._deliveries = open_deliveries(settings, log.warn, _answer_s(settings.queue.lease))
         make = QueueWorker if hired is None or hired.ear is None else NodeWorker
@@ -247,6 +253,13 @@ class RunningWorker:
             may_leave=lambda: may_leave(self),
             journals=KitJournals(self.kit, journaled[0]),
         )
+
+    def _completed(self, record: Record) -> Record:
+        """A job that systemd ended at logout or shutdown goes back, if it may run twice."""
+        named = name_stop(record)
+        if named is not record and self._worker is not None:
+            self._worker.forgo_end(record.job.uuid)
+        return self._complete(named)
 
     def _take_sample(self, name: str) -> None:
         if self._worker is not None:
@@ -295,6 +308,9 @@ class RunningWorker:
                 lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host, kit.accountant.parent)
             )
         thread = _start_hearing(hearing, worker) if hearing is not None else None
+        upgrade = _Upgrade(worker, hearing, self._tell)
+        if self._hired is None:
+            kit.loop.add_timed(upgrade)
         when_there()
         try:
             worker.run()
@@ -303,6 +319,8 @@ class RunningWorker:
                 hearing.stop()
                 thread.join(_HEARING_PATIENCE_S)
             self.close()
+        if upgrade.is_due:
+            restart("joblens.app.worker_running", self._environ)
 
     def _take_signals(self, hearing: Hearing | None) -> None:
         worker, loop = self.worker, self.kit.loop
@@ -311,12 +329,23 @@ class RunningWorker:
             if hearing is not None and self._hired is None:
                 hearing.stop()
             is_by_cluster = number == signal.SIGTERM and self._hired is not None
-            loop.call(self._give_up_place if is_by_cluster else worker.end)
+            loop.call(self._give_up_place if is_by_cluster else self._end)
 
         signal.signal(signal.SIGUSR1, lambda *_: worker.look_now())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, end)
+        if not os.isatty(2):  # a service: nobody hung up. To ignore it would be handed down to jobs.
+            signal.signal(signal.SIGHUP, lambda *_: None)
         signal.set_wakeup_fd(loop.wake_fd, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # blocked by a restart
+
+    def _end(self) -> None:
+        """Finishes what runs, unless systemd ends that, too, at logout or shutdown: then it is given back."""
+        worker = self.worker
+        if worker.has_jobs and not worker.is_ending and stop_reason({system_unit()}):
+            worker.give_up_place()
+        else:
+            worker.end()
 
     def _give_up_place(self) -> None:
         """The cluster ends the allocation. The answer to why decides whether its jobs run again."""
@@ -343,6 +372,34 @@ class RunningWorker:
         if close is not None:
             close()
         remove_idle_folders(self.kit.spool_dir)
+
+
+class _Upgrade:
+    """Lets the worker finish its jobs when another version of joblens is installed; loop.Timed. The worker is
+    then restarted in place."""
+
+    def __init__(self, worker: QueueWorker, hearing: Hearing | None, tell: Tell) -> None:
+        self._installation = Installation()
+        self._worker = worker
+        self._hearing = hearing
+        self._tell = tell
+        self._next_look_s = 0.0
+        self.is_due = False
+
+    def next_wake_s(self) -> float | None:
+        return None if self.is_due or self._worker.is_ending else self._next_look_s
+
+    def wake(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._next_look_s or self._worker.is_ending:
+            return
+        self._next_look_s = now_s + _UPGRADE_LOOK_S
+        if self._installation.has_changed():
+            self.is_due = True
+            self._tell("another version of joblens was installed: restarts in place when its jobs have ended")
+            if self._hearing is not None:
+                self._hearing.stop()
+            self._worker.end()
 
 
 def _is_in_place_with_jobs(hired: HiredFor) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag to find it by (repeatable).")
 @click.option("--interval", metavar="TIME", help="Between samples; at least 50ms. Default: 1s.")
 @click.option("--probes", metavar="LIST", help="What else to measure: all, none, names, +memory, -network.")
-@click.option("--timeout", metavar="TIME", help="Look no longer than this; it goes on.")
+@click.option("--timeout", metavar="TIME", help="Stop measuring after TIME; the process keeps running.")
 @click.option(
     "--container-engine",
     type=click.Choice(("docker", "podman")),

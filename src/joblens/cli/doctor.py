@@ -10,16 +10,32 @@ from joblens.cli.options import shared_options
 
 if TYPE_CHECKING:
     from joblens.app.settings import LoadedSettings
+    from joblens.model.capability import Capability
 
 
 @click.command("doctor")
 @shared_options
 def command(session: Session) -> None:
-    """What joblens can measure and enforce here, by what, and each gap with its reason and its fix.
+    """Show what joblens can measure and enforce here, and how to enable what is missing.
 
-    It tries for real: a group is made, read, limited and removed. Exit code 0 also with gaps."""
+    Starts a process and measures it as `run` would, and removes it. Exit code 0 also with gaps."""
     with session.loaded_as_far_as_possible() as loaded:
         _show(session, loaded)
+
+
+def _accounting(capabilities: "list[Capability]") -> dict[str, dict[str, str]]:
+    """Returns how single jobs and jobs in slots are measured. Empty: they cannot start."""
+    from joblens.model.capability import SLOTS, Way
+
+    rows = [row for row in capabilities if row.area == "accounting"]
+    by_groups = next((row.name for row in rows if row.applies and row.name != "process-tree"), "")
+    jobs = next((row.way for row in rows if row.way and row.name != SLOTS), Way.NONE)
+    slots = next((row.way for row in rows if row.way and row.name == SLOTS), jobs)
+    return {
+        name: {"accounting": str(way) if way is Way.PROCESS_TREE else by_groups, "way": str(way)}
+        for name, way in (("jobs", jobs), ("slots", slots))
+        if way is not Way.NONE
+    }
 
 
 def _show(session: Session, loaded: "LoadedSettings") -> None:
@@ -29,6 +45,7 @@ def _show(session: Session, loaded: "LoadedSettings") -> None:
     if session.json:
         available = sum(capability.available for capability in capabilities)
         document = {
+            **_accounting(capabilities),
             "available": available,
             "missing": sum(capability.is_gap for capability in capabilities),
             "not_applicable": sum(not capability.applies for capability in capabilities),

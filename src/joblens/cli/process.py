@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("recipe", metavar="[RECIPE]", required=False, shell_complete=complete_file)
-@click.option("--job-id", metavar="ID", help="Name of the job; one that is there already is gone on with.")
+@click.option("--job-id", metavar="ID", help="Job ID. Resumes the job if it already exists.")
 @click.option(
     "--resume",
     metavar="ID|DIR",
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @shared_options
 def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bool, **given: Any) -> None:
     """Carry out the operators of RECIPE on its dataset: cut into partitions, side by side, with a log of
-    events and checkpoints to go on from.
+    events and checkpoints to resume from.
 
     The exit code is 0 when the job is complete, even if rows were rejected; they are reported by reason.
     It is 1 when the job failed, some partitions are missing or --max-rejects was exceeded, 2 when the recipe

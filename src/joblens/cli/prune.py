@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @shared_options
 def command(session: Session, older_than: str | None, max_size: str | None, dry_run: bool, yes: bool) -> int:
-    """Drop samples and kept output of old jobs. Records stay for ever.
+    """Drop samples and kept output of old jobs, and private files (secrets of workflows, logs of background
+    drivers) of old finished runs. Records stay.
 
     Without --older-than and --max-size the retention of the settings is applied."""
-    from joblens.app.drivers import SystemClock, logs_root
+    from joblens.app.drivers import SystemClock, logs_root, store_name
+    from joblens.app.places import spool_dir
     from joblens.app.requests import bytes_of, seconds_of
     from joblens.app.retention import configured_bounds, prune
 
@@ -40,7 +42,8 @@ def command(session: Session, older_than: str | None, max_size: str | None, dry_
     def prune_now(*, dry_run: bool) -> "Pruned":
         settings = session.settings
         live = settings.job_metrics.storage_dir
-        return prune(session.current_store, logs_root(settings), live, **bounds, dry_run=dry_run)
+        spool = spool_dir(store_name(settings))
+        return prune(session.current_store, logs_root(settings), live, spool, **bounds, dry_run=dry_run)
 
     if not dry_run and not yes and session.is_interactive:
         planned = prune_now(dry_run=True)
@@ -57,7 +60,7 @@ def command(session: Session, older_than: str | None, max_size: str | None, dry_
 
 
 def _is_empty(pruned: "Pruned") -> bool:
-    return not (pruned.samples.samples or pruned.log_folders or pruned.live_folders)
+    return not (pruned.samples.samples or pruned.log_folders or pruned.live_folders or pruned.run_files)
 
 
 def _sentence(pruned: "Pruned", verb: str = "would go") -> str:
@@ -71,6 +74,9 @@ def _sentence(pruned: "Pruned", verb: str = "would go") -> str:
     if pruned.live_folders:
         owners = counted(pruned.live_folders, "job")
         parts.append(f"the live sample files of {owners} ({format_bytes(pruned.live_bytes)})")
+    if pruned.run_files:
+        size = format_bytes(pruned.run_file_bytes)
+        parts.append(f"{counted(pruned.run_files, 'private file')} of finished runs ({size})")
     kept = f"; {format_bytes(samples.kept_bytes)} of samples stay" if samples.samples else ""
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
     return f"{listed} {verb}{kept}."

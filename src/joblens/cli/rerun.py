@@ -107,11 +107,14 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
 def _whole(session: Session, base: "Run", what: str) -> "Run":
     """With what the store does not have of it: of a file as it is now nothing of the base is needed."""
     from joblens.app.kept_specs import whole_run
+    from joblens.app.user_data import check_private_values
 
+    keeps_data = what != "all"
     has_file = what == "changed" and bool(session.store.find_workflow(base.workflow_uuid).source)
-    return (
-        base if has_file and not base.options.parameters else whole_run(base, session.store, session.settings)
-    )
+    if has_file and not base.options.parameters:
+        check_private_values(session.store, base, session.settings)
+        return base
+    return whole_run(base, session.store, session.settings, with_user_data=keeps_data)
 
 
 def _choose(

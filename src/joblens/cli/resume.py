@@ -16,8 +16,8 @@ from joblens.cli.run_options import offer_options, take_queue_options, tell_of_b
 @offer_options
 @shared_options
 def command(session: Session, /, ident: str, **given: Any) -> None:
-    """Go on with RUN where it stands: jobs whose success was recorded do not run again, jobs that still run
-    are waited for, the others run.
+    """Continue RUN: jobs that have succeeded do not run again, jobs that still run are waited for, the others
+    run.
 
     The exit code is that of run FILE: 0 when all jobs have succeeded, 1 when some have not."""
     from joblens.analysis.workflow_rows import run_label
@@ -42,7 +42,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     loaded = loaded_run(run)
     run = replace(run, options=hide_secrets(loaded, run.options))
     loaded.plan = grown_plan(loaded, run)
-    left, can_go_on = _left(session, run)
+    left, can_go_on = unfinished_jobs(session, run)
     if run.status is RunStatus.FAILED and not can_go_on and not session.json:
         session.write(
             f"Run {run_label(run)} is over and failed: nothing is left to resume\n"
@@ -64,9 +64,9 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
         drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=notify)
 
 
-def _left(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:
-    """Jobs that have not come to an end, and whether anything can be done: one of them waits for none that
-    failed, a dataset can be finalized now, or no job failed, so that it was an action."""
+def unfinished_jobs(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:
+    """Returns the jobs that have not ended, and whether resuming can do anything: one of them waits for none
+    that failed, a dataset can be finalized now, or no job failed, so that it was an action."""
     from joblens.app.run_state import state_of_run
     from joblens.model.run import JobState
     from joblens.plan.graph import Graph

@@ -185,7 +185,7 @@ def _detach_and_wait(session: Session, run: "Run", given: dict[str, Any], warnin
     from joblens.app.detaching import detach_run
     from joblens.cli.submitted import await_run
 
-    detach_run(run, session.settings, session.options.config, given["notify"])
+    detach_run(run, session.settings, session.options.config, given["notify"], session.warn)
     if not session.json:
         _say_detached(session, run, warnings, {})
         session.flush()  # who waits may be killed, and still wants to know the run
@@ -200,9 +200,11 @@ def detach(
     also: dict[str, Any] | None = None,
 ) -> None:
     from joblens.app.detaching import detach_run
+    from joblens.cli.submitted import collecting
 
-    detach_run(run, session.settings, session.options.config, notify)
-    _say_detached(session, run, warnings, also or {})
+    found, warn = collecting(session)
+    detach_run(run, session.settings, session.options.config, notify, warn)
+    _say_detached(session, run, (*warnings, *found), also or {})
 
 
 def _say_detached(session: Session, run: "Run", warnings: tuple[str, ...], also: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from joblens.cli.option_table import QUEUE_OPTIONS, SPEC_OPTIONS
 from joblens.cli.options import shared_options
 from joblens.cli.run_on_engine import check_options
 from joblens.cli.run_options import take_queue_options
-from joblens.cli.submitted import told
+from joblens.cli.submitted import collecting, told
 from joblens.cli.tool_command import ToolOrSpecCommand, with_tool
 from joblens.model.errors import InputError
 
@@ -24,7 +24,7 @@ from joblens.model.errors import InputError
 @shared_options
 def command(session: Session, /, **given: Any) -> None:
     """Run COMMAND, the jobs of a workflow FILE, or TOOL SCRIPT in the background, measured as with run. It
-    goes on when the terminal is closed.
+    keeps running when the terminal is closed.
 
     A tool's script, and with a broker everything, goes to workers of a queue (joblens worker); where there is
     neither, one is started here for as long as there is work.
@@ -71,5 +71,6 @@ def _submit_here(session: Session, given: dict[str, Any]) -> None:
     from joblens.app.submitting import submit
 
     prepared = prepare(request_from(given, background=True), session.settings)
-    record = submit(prepared, session.settings, session.options.config, session.warn)
-    told(session, record, given, session.care)
+    warnings, warn = collecting(session)
+    record = submit(prepared, session.settings, session.options.config, warn)
+    told(session, record, given, session.care, warnings)

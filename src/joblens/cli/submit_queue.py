@@ -8,7 +8,7 @@ from joblens.cli.cluster_options import CLUSTERS
 from joblens.cli.context import Session
 from joblens.cli.job_request import container_from, request_from
 from joblens.cli.run_options import only_label
-from joblens.cli.submitted import clear_line, finish, goes_on, say, told
+from joblens.cli.submitted import clear_line, collecting, finish, goes_on, say, told
 from joblens.cli.tool_command import split_devices
 from joblens.model.errors import InputError
 
@@ -121,11 +121,12 @@ def _enqueue(session: Session, asked: "QueueRequest", given: dict[str, Any]) -> 
         record = submit_to_cluster(session, given, asked)
         told(session, record, given, lambda: care_for_command(session, record))
         return
-    (record,) = enqueue([asked], session.settings, session.options.config, session.warn)
+    warnings, warn = collecting(session)
+    (record,) = enqueue([asked], session.settings, session.options.config, warn)
     if given["wait"] and session.is_terminal and not session.json:
         _show_while_waiting(session, record, given, timeout_s)
     else:
-        told(session, record, given, session.care_for_queue)
+        told(session, record, given, session.care_for_queue, warnings)
 
 
 def _show_while_waiting(

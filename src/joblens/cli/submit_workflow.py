@@ -32,7 +32,7 @@ _OWN = ("--wait", "--wait-timeout")
     "-t",
     "--wait-timeout",
     metavar="TIME",
-    help="With --wait: give up after this long (exit code 124); the tasks go on.",
+    help="With --wait: give up after this long (exit code 124); the tasks keep running.",
 )
 @shared_options
 def command(session: Session, /, **given: Any) -> None:

@@ -1,7 +1,7 @@
 """What is said of a job that was submitted, and waiting for it where that was asked for."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,16 @@ def with_unit(timeout: str | None) -> str:
     return f"{timeout} s" if timeout and timeout[-1].isdigit() else f"{timeout}"
 
 
-def told(session: Session, record: "Record", given: dict[str, Any], care: "Care") -> None:
+def told(
+    session: Session,
+    record: "Record",
+    given: dict[str, Any],
+    care: "Care",
+    warnings: Sequence[str] = (),
+) -> None:
     """With --wait: its end, and the exit code is the job's."""
     if not given["wait"]:
-        say(session, record)
+        say(session, record, warnings)
         return
     session.own_jobs()
     if not session.json:
@@ -37,6 +43,17 @@ def told(session: Session, record: "Record", given: dict[str, Any], care: "Care"
     elif record.status.is_final:
         write_result(session, record)
     finish(session, record, given["wait_timeout"])
+
+
+def collecting(session: Session) -> tuple[list[str], "Callable[[str], None]"]:
+    """A list that fills with the warnings that the function beside it shows."""
+    found: list[str] = []
+
+    def warn(text: str) -> None:
+        session.warn(text)
+        found.append(text)
+
+    return found, warn
 
 
 def write_result(session: Session, record: "Record") -> None:
@@ -79,7 +96,7 @@ def goes_on(session: Session, what: str, ident: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         clear_line()
-        session.note(f"joblens: {what} goes on; to end it: joblens cancel {ident}")
+        session.note(f"joblens: {what} keeps running; to end it: joblens cancel {ident}")
         raise
 
 
@@ -90,17 +107,17 @@ def clear_line() -> None:
         sys.stderr.flush()
 
 
-def say(session: Session, record: "Record") -> None:
+def say(session: Session, record: "Record", warnings: Sequence[str] = ()) -> None:
     uuid = record.job.uuid
     if session.json:
-        write_form(session, record)
+        write_form(session, record, {"warnings": list(warnings)})
     elif session.is_terminal:
         session.write(f"Submitted {short(uuid)} (job {record.number}): {record.job.name}\n")
     else:
         session.write(f"{uuid}\n")
 
 
-def write_form(session: Session, record: "Record") -> None:
+def write_form(session: Session, record: "Record", also: dict[str, Any] | None = None) -> None:
     """Of a job on a queue also what `status` tells."""
     from joblens.analysis.history_form import to_history_record
 
@@ -109,7 +126,7 @@ def write_form(session: Session, record: "Record") -> None:
         from joblens.app.queue_watching import task_status
 
         form = {**task_status(session.queue_store, record), **form}
-    session.write_json(form)
+    session.write_json({**form, **(also or {})})
 
 
 def awaited(session: Session, record: "Record", timeout: str | None, care: "Care") -> "Record":

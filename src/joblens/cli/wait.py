@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("wait")
 @jobs_or_runs_argument
 @click.option(
-    "-t", "--timeout", metavar="TIME", help="Give up after this long (exit code 124); the jobs go on."
+    "-t", "--timeout", metavar="TIME", help="Give up after this long (exit code 124); the jobs keep running."
 )
 @shared_options
 def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> int:

@@ -45,10 +45,10 @@ _STILL_GOING = (RunStatus.RUNNING, RunStatus.CREATED)
 @recovery_options
 @shared_options
 def command(session: Session, /, ident: str, once: bool, **given: Any) -> int:
-    """A run while it goes on: a bar a stage, running jobs, failures, and how long it will still take.
+    """Show the progress of a run: a bar for each stage, running jobs, failures and the time that is left.
 
-    It leaves when the run ends: with 0 when every job succeeded, else with 1. q or Ctrl-C quits; the run goes
-    on. On a pipe it prints lines; with --json one object a look.
+    Exits when the run ends: with 0 when every job succeeded, else with 1. q or Ctrl-C quits; the run keeps
+    running. On a pipe it prints lines; with --json one object per poll.
 
     With --recover a run that fails is recovered and driven from here, until it succeeds, nothing can be
     recovered, or --max-retries is reached. A run whose driver was killed is resumed."""
@@ -145,7 +145,9 @@ class _Watch:
         from joblens.analysis.workflow_rows import run_label
 
         if not self._session.json:
-            self._session.note(f"joblens: the run goes on; joblens watch {run_label(run)} shows it again")
+            self._session.note(
+                f"joblens: the run keeps running; joblens watch {run_label(run)} shows it again"
+            )
 
 
 def _counts(view: "View") -> str:
@@ -218,12 +220,17 @@ def _was_stopped_by_someone(session: Session, run: "Run") -> bool:
 
 
 def _resume(session: Session, run: "Run") -> "Driven":
-    """A run whose driver is gone, or that was reset."""
+    """Drives a run whose driver is gone, or that was reset, after the checks that `resume` makes."""
+    from joblens.app.run_checks import RunRequest, check_request
     from joblens.cli.recover import resumable
+    from joblens.cli.resume import unfinished_jobs
     from joblens.cli.run_spec import drive_to_end
 
     session.note("joblens: the driver of this run is gone; resuming it")
     whole, loaded = resumable(session, run)
+    left, _ = unfinished_jobs(session, whole)
+    request = RunRequest(loaded=loaded, options=whole.options, resumed=run, left=left)
+    check_request(request, session.settings, session.options.config, session.store)
     return drive_to_end(session, whole, loaded.plan, quiet=False, notify=whole.options.notify)
 
 

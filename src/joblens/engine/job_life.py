@@ -27,8 +27,12 @@ class EndCause(enum.StrEnum):
     NONE = ""
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
+    OWNER_STOPPED = "owner-stopped"  # the process that looks after it was asked to end
     MEMORY_LIMIT = "memory-limit"  # the sampler's, where the kernel cannot enforce it
     PIDS_LIMIT = "pids-limit"
+
+
+_BY_PEOPLE = (EndCause.CANCELLED, EndCause.OWNER_STOPPED)
 
 
 class JobLife(Struct, frozen=True, kw_only=True):
@@ -139,7 +143,7 @@ def _stop(life: JobLife, event: StopAsked, now_s: float) -> tuple[JobLife, list[
     if life.cause is not EndCause.NONE:
         # Asked again while ending: a person means it, so the next step comes at once. A limit is
         # only seen again, as it will be until the job is gone.
-        return _escalate(life, now_s) if event.cause is EndCause.CANCELLED else (life, [])
+        return _escalate(life, now_s) if event.cause in _BY_PEOPLE else (life, [])
     escalation = (signal.SIGTERM,) if event.signal != signal.SIGTERM else ()
     stopping = replace(
         life,

@@ -1,6 +1,22 @@
 """One thing joblens can or cannot do on this machine."""
 
+from enum import StrEnum
+
 from msgspec import Struct
+
+SLOTS = "slots (map, workflows)"  # name of their row in the area accounting
+
+
+class Way(StrEnum):
+    """How jobs come to their control groups."""
+
+    SCOPE = "systemd-scope"  # below a scope that systemd makes for joblens
+    OWN_GROUP = "own-group"  # below the group joblens runs in, or one above it
+    INSIDE_JOB = "inside-job"  # below the group of the joblens job that joblens runs in
+    CONFIGURED = "configured"  # below limits.cgroup_parent
+    WITHOUT_CONTROLLERS = "without-controllers"  # groups that count CPU time only
+    PROCESS_TREE = "process-tree"  # no groups
+    NONE = "none"  # jobs cannot start
 
 
 class Capability(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -15,6 +31,7 @@ class Capability(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     fix: str = ""
     applies: bool = True
+    way: Way | None = None  # in the area accounting, of what jobs get
 
     @property
     def is_gap(self) -> bool:

@@ -10,6 +10,7 @@ from joblens.model.finding import Finding
 from joblens.model.run_link import FileStamp, RunLink
 
 BY_AFFINITY = "CPU affinity"  # how the mechanism begins that gives a job whole CPUs
+LOGOUT, SHUTDOWN = "logout", "shutdown"  # reasons of outcomes that systemd decided
 
 
 class Status(enum.StrEnum):
@@ -19,7 +20,7 @@ class Status(enum.StrEnum):
     FAILED = "failed"  # ended with another exit code or by a signal, out-of-memory included
     TIMEOUT = "timeout"  # ended by joblens because its time was up
     ERROR = "error"  # could not be started, or its host program raised
-    CANCELLED = "cancelled"  # ended because someone asked
+    CANCELLED = "cancelled"  # ended because someone asked, or with the login session or the machine
     MEASURED = "measured"  # joblens only looked on (attach), and how it ended is not known, or it goes on
     LOST = "lost"  # its supervisor died and the outcome cannot be known
 
@@ -265,7 +266,8 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     duration_s: float
     exit_code: int | None = None
     signal: int | None = None
-    reason: str = ""  # exited, signal, timeout, out-of-memory, limit, cancelled, not-started, measured, lost
+    # exited, signal, timeout, out-of-memory, limit, cancelled, logout, shutdown, not-started, measured, lost
+    reason: str = ""
     error: str | None = None
     has_result: bool = False
     usage: Usage = Usage()

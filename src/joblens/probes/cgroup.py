@@ -24,13 +24,16 @@ from joblens.probes.field_groups import unknown_fields
 from joblens.probes.kernel_files import list_pids, pread_whole
 
 _READ_SIZE = 8192  # every file that is read in one go is well below
-_File = int | str  # a kept descriptor, or the path of a file that is opened at every reading
+# A kept descriptor, the path of a file that is opened at every reading, or its contents.
+_File = int | str | bytes
 _PEAK_FILES = ("memory.peak", "memory.max_usage_in_bytes")
 
 
 class CgroupProbe:
     """`paths`: hierarchy -> directory of the job's group, as JobGroups has them. Descriptors are kept open;
-    a group that is gone raises ProbeError. Limits are read once, as they are set before the job starts."""
+    a group that is gone raises ProbeError. Limits are read once, as they are set before the job starts.
+    `contents`: path -> bytes, for groups that are gone: a launcher noted their `noted_files` when no process
+    was left in them."""
 
     name = "cgroup"
 
@@ -41,7 +44,9 @@ class CgroupProbe:
         *,
         sysfs: str = "/sys",
         budget: DescriptorBudget = BUDGET,
+        contents: Mapping[str, bytes] | None = None,
     ) -> None:
+        self._contents = contents
         self.sources: dict[str, str] = {}
         self.unknown: Mapping[str, str] = {}
         self._kind = kind
@@ -53,6 +58,7 @@ class CgroupProbe:
         self._kept: list[int] = []
         self._readings: list[tuple[_File, Callable[[bytes], dict[str, Any]]]] = []
         self._read_paths: list[str] = []
+        self._limit_paths: list[str] = []
         # Most of a group's files say the same again and again: no events, no waiting.
         self._parsed: dict[int, tuple[bytes, dict[str, Any]]] = {}
         self._processes: _File = ""
@@ -86,6 +92,10 @@ class CgroupProbe:
         """The files `read` reads, for a process that is to read them instead; `parse` takes what it got.
         How many processes there are is not among them."""
         return list(self._read_paths)
+
+    def noted_files(self) -> list[str]:
+        """All files that `contents` of a later probe need."""
+        return [*self._read_paths, *self._limit_paths]
 
     def peak_place(self) -> int:
         """Which of `files` is the memory peak that can be reset; -1: none."""
@@ -129,6 +139,8 @@ class CgroupProbe:
                 continue
             for group in source.groups:
                 missing[group] = source.reason or why_missing(source.hierarchy, source.file)
+        if self._contents is not None and not self._readings:
+            raise ProbeError(f"nothing was noted of the job's control group {self._main}")
         if UNIFIED in self._paths:
             self._io = self._keep_open(UNIFIED, "io.stat", ("io", "io_ops", "io_devices"))
             if self._io is not None:
@@ -138,6 +150,11 @@ class CgroupProbe:
     def _keep_open(self, hierarchy: str, file: str, groups: Sequence[str]) -> _File | None:
         """None: there is no such file here. Beyond the descriptor budget its path, to open every time."""
         path = f"{self._paths[hierarchy]}/{file}"
+        if self._contents is not None:
+            noted = b"" if file == "cgroup.procs" else self._contents.get(path)
+            if noted is not None:
+                self._name_source(hierarchy, file, groups)
+            return noted
         descriptor = _open_answering(path)
         if descriptor is None:
             return None
@@ -184,20 +201,33 @@ class CgroupProbe:
         ):
             if hierarchy not in self._paths:
                 continue
-            descriptor = _open_answering(f"{self._paths[hierarchy]}/{file}")
-            if descriptor is None:
+            path = f"{self._paths[hierarchy]}/{file}"
+            text = self._read_limit(path)
+            if text is None:
                 continue
-            limit = parse(os.pread(descriptor, _READ_SIZE, 0))
-            os.close(descriptor)
+            self._limit_paths.append(path)
+            limit = parse(text)
             if limit:
                 limits.update(limit)
                 self._name_source(hierarchy, file, (group,))
         return limits
 
+    def _read_limit(self, path: str) -> bytes | None:
+        if self._contents is not None:
+            return self._contents.get(path)
+        descriptor = _open_answering(path)
+        if descriptor is None:
+            return None
+        text = os.pread(descriptor, _READ_SIZE, 0)
+        os.close(descriptor)
+        return text
+
     def _gone(self, error: OSError) -> ProbeError:
         return ProbeError(f"the job's control group {self._main} cannot be read: {error.strerror}")
 
     def _count_processes(self) -> int:
+        if isinstance(self._processes, bytes):
+            return self._processes.count(b"\n")
         # Two links and one more per sub-group: a job that made groups has processes in those too.
         if os.stat(self._main).st_nlink > 2:
             return len(list_pids(self._main))
@@ -225,6 +255,8 @@ class CgroupProbe:
 
 
 def _read_whole(file: _File) -> bytes:
+    if isinstance(file, bytes):
+        return file
     if isinstance(file, int):
         return pread_whole(file)
     with open(file, "rb", buffering=0) as opened:

@@ -17,6 +17,7 @@ SOURCE = "BPF program at the job's control group"
 NO_GROUP = "packets are counted at a control group, and this job has none"
 NO_V2 = "packets can be counted at groups of cgroup v2 only, and there is no such hierarchy here"
 NOT_COUNTED = "nobody counted its packets when it was started"
+GONE = "its control group, where packets were counted, was gone before they were read"
 MAY_NOT = "counting packets needs CAP_BPF and CAP_NET_ADMIN, or root"
 _NAME = b"joblens_net"
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN, _CAP_BPF = 1 << 12, 1 << 21, 1 << 39
@@ -60,7 +61,10 @@ def count_as_guest(group_dir: str) -> PacketCounters:
 
 def go_on_counting(group_dir: str) -> PacketCounters:
     """With what another process began by `count_here`. Raises OSError."""
-    group = os.open(group_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        group = os.open(group_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise OSError(errno.ENOENT, GONE) from None
     try:
         for program_id in bpf.attached_programs(group, bpf.INGRESS):
             descriptor = bpf.open_map_of(program_id, _NAME)
@@ -170,6 +174,6 @@ def _reason(error: OSError) -> str:
         return MAY_NOT
     if error.errno == errno.ENOSYS:
         return "this kernel has no bpf call (CONFIG_BPF_SYSCALL, CONFIG_CGROUP_BPF)"
-    if error.errno == errno.ENOENT and error.strerror == NOT_COUNTED:
-        return NOT_COUNTED
+    if error.errno == errno.ENOENT and error.strerror in (NOT_COUNTED, GONE):
+        return error.strerror
     return f"the program that counts packets could not be loaded: {error.strerror}"

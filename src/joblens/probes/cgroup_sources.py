@@ -15,6 +15,8 @@ _NO_V1_PRESSURE = "cgroup v1 has no pressure stall information"
 _BLKIO = "cgroup v1's blkio controller misses what is written through the page cache"
 NO_CPU_LIMIT = "the job has no CPU limit, so nothing throttles it"
 NO_CPU_CONTROLLER = "the cpu controller is not handed down to the job's group"
+SEE_DOCTOR = "; 'joblens doctor' shows how to enable it"
+NO_IO_CONTROLLER = f"the io controller is not enabled for the job's group{SEE_DOCTOR}"
 NO_OOM_COUNT = "this kernel does not count out-of-memory kills by group (Linux 4.13 and later do)"
 
 # The groups of numbers a control group could give, at best; the others come from the processes or the host.
@@ -50,7 +52,7 @@ def why_missing(hierarchy: str, file: str) -> str:
 def standing_reason(group: str, kind: str) -> str:
     """Why no file at all gives this group of numbers."""
     if kind == "cgroup-v2" and group in ("io", "io_ops", "io_devices"):
-        return why_missing(UNIFIED, "io.stat")
+        return NO_IO_CONTROLLER
     return _STANDING_REASONS.get(group) or "the job has no group in a hierarchy that counts this"
 
 

@@ -28,7 +28,7 @@ from joblens.probes.watched_process import WatchedProcess
 _STATUS_A_READING = 8  # /proc/PID/status is dear: the processes take turns
 # Processes whose stat line stands still: they may read and write and grow all the same, within a clock tick.
 _STILL_A_READING = 64
-_NO_GROUP = "there is no control group for the job, and the processes do not tell"
+_NO_GROUP = "needs a control group, which the job does not have"
 _DENIED = "a process of the job does not let this user look at it"
 _NO_STATUS = ProcStatus(None, None, None, None, ignores_sigchld=False)
 _NO_IO = ProcIo(0, 0, 0, 0, 0, 0)

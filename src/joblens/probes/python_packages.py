@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 _PYTHON = re.compile(r"python(\d+(?:\.\d+)?)?t?")
 _METADATA = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+?)(?:-py[\d.]+)?\.(?:dist|egg)-info")
@@ -28,10 +28,11 @@ def python_version(path: str) -> str:
     return (found[1] or "") if found else ""
 
 
-def packages_of(path: str) -> dict[str, str]:
-    """Names with versions, of what the Python at that path finds when nobody tells it of other places."""
+def packages_of(path: str, more_folders: Sequence[str] = ()) -> dict[str, str]:
+    """Returns names with versions of the packages that the Python at that path can import. `more_folders`
+    come first, as PYTHONPATH does."""
     found: dict[str, str] = {}
-    for folder in _package_folders(path):
+    for folder in (*more_folders, *_package_folders(path)):
         for name, version in _installed(folder):
             found.setdefault(name, version)
             if len(found) == _MOST_PACKAGES:
@@ -41,6 +42,14 @@ def packages_of(path: str) -> dict[str, str]:
 
 def package_folders(path: str) -> list[str]:
     return list(_package_folders(path))
+
+
+def python_path_folders(python_path: str, cwd: str, options: Sequence[str] = ()) -> list[str]:
+    """Returns the folders that PYTHONPATH names, in its order. `options`: of the interpreter; -E and -I make
+    it ignore the variable."""
+    if any(word[:1] == "-" != word[1:2] and {"E", "I"} & set(word) for word in options):
+        return []
+    return [os.path.join(cwd, each) for each in python_path.split(os.pathsep) if each]
 
 
 def _package_folders(path: str) -> Iterator[str]:

@@ -8,7 +8,6 @@ import functools
 import json
 import math
 import re
-import sys
 from typing import Any, NoReturn
 
 from joblens.model.errors import InputError
@@ -199,15 +198,22 @@ def read_name(raw: Any) -> str:
     return name
 
 
+@functools.lru_cache(1024)
+def _one_copy(name: str) -> str:
+    """Returns one object for names that many jobs refer to. sys.intern would keep all of them: its table does
+    not shrink, and from Python 3.12 on what it holds is never freed."""
+    return name
+
+
 def read_requirements_name(raw: Any) -> str:
     name = read_long_name(raw)
     if name == "default":
         fail("must not be 'default': that word is reserved for jobs without requirements")
-    return sys.intern(name)
+    return _one_copy(name)
 
 
 def read_reference(raw: Any) -> str:
-    return sys.intern(read_long_name(raw))
+    return _one_copy(read_long_name(raw))
 
 
 def read_command(raw: Any) -> str:

@@ -1,13 +1,14 @@
-"""The matrix of what joblens can do here, by area. A reason is told once: gaps that share it are together.
-So is what would open them: where others need the same, they name the first."""
+"""Table of what joblens can do here, by area. Gaps with the same reason share an entry. A fix is shown once;
+others that need it name the first. Commands in a fix are printed whole, so that they can be copied."""
 
 from collections.abc import Iterable, Sequence
 
-from joblens.model.capability import Capability
+from joblens.model.capability import Capability, Way
 from joblens.views.style import Palette, clean, pad, wrap
 
 _NAME = 26
 _BODY = " " * (_NAME + 5)
+_COMMAND = " " * 6
 _LABELS = {"memory": "memory with page cache", "memory_parts": "memory without page cache"}
 
 
@@ -47,7 +48,8 @@ def _entry(
         texts += [first.reason, _fix(first, fixes)]
     body: list[str] = []
     for text in filter(None, texts):
-        lines = wrap(clean(text), width, _BODY)
+        prose, *commands = text.split("\n")
+        lines = [*wrap(clean(prose), width, _BODY), *(f"{_COMMAND}{clean(line)}" for line in commands)]
         body += [paint.paint(line, "yellow") for line in lines] if text.startswith("→") else lines
     if len(names) > _NAME:
         head, *more = wrap(names, width, "    ")
@@ -84,6 +86,8 @@ def _verdict(capabilities: Sequence[Capability]) -> list[str]:
     accounting = (capability for capability in applying if capability.area == "accounting")
     measured_by = next((capability.name for capability in accounting if capability.available), "")
     lines = [f"Jobs are measured by {measured_by}."] if measured_by else []
+    if any(capability.way is Way.NONE for capability in applying):
+        lines = ["Jobs cannot start here."]
     if gaps:
-        return [*lines, f"{gaps} of {len(applying)} are not available; → says what would open a gap."]
+        return [*lines, f"{gaps} of {len(applying)} are not available; → shows how to enable them."]
     return [*lines, "Everything is available."]

@@ -107,7 +107,7 @@ def test_a_read_only_mount_is_said_to_be_one(tmp_path: Path) -> None:
     make_v2_group(tmp_path, "memory")
     with pytest.raises(AccountingUnavailable, match="mounted read-only") as refused:
         find_places(v2_machine(tmp_path, "/", options="ro"))
-    assert "systemd-run --user --scope" in refused.value.hint
+    assert "joblens doctor" in refused.value.hint
 
 
 @pytest.mark.parametrize("kind", ["threaded", "domain threaded", "domain invalid"])

@@ -1,5 +1,6 @@
 """The owner's end of a real launcher process."""
 
+import ast
 import errno
 import os
 import signal
@@ -74,9 +75,21 @@ def test_an_outcome_that_nobody_took_is_left_in_the_file(tmp_path: Path) -> None
     while one.receive()[0] != "empty":
         pass
     one.abandon()  # as if killed before it said it had it
-    assert (tmp_path / "outcome").read_text().startswith("(768,") or "768" in (
-        tmp_path / "outcome"
-    ).read_text()
+    assert (tmp_path / "outcome").read_text().startswith("(768,")
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_counters_are_left_in_the_file_all_or_none(tmp_path: Path, *, missing: bool) -> None:
+    files = [tmp_path / "cpu.stat", tmp_path / "memory.peak"]
+    files[0].write_bytes(b"usage_usec 7\n" * 1000)  # more than a page
+    files[1].write_bytes(b"5\n")
+    one = launch(tmp_path, "rm", str(files[1])) if missing else launch(tmp_path, "true")
+    one.go([str(file) for file in files])
+    while one.receive()[0] != "empty":
+        pass
+    one.abandon()
+    counters = ast.literal_eval((tmp_path / "outcome").read_text())[5]
+    assert counters == ({} if missing else {str(file): file.read_bytes() for file in files})
 
 
 def test_an_outcome_that_was_taken_is_not(tmp_path: Path) -> None:

@@ -116,8 +116,7 @@ def test_no_job_escapes_a_limit_of_its_unit(
     tmp_path: Path, proc: str, file: str, text: str, limit: str
 ) -> None:
     refusal = scope_terms(limited(tmp_path, OWN, {f"{OWN}/{file}": text}), ALICE, proc).refusal
-    assert f"{tmp_path}/{OWN} has a limit ({limit}" in refusal
-    assert "Delegate=yes" in refusal
+    assert refusal.startswith(f"work.service has a limit ({limit}")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +140,7 @@ def test_limits_of_the_slice_hold_in_the_scope_too(tmp_path: Path, proc: str) ->
 
 def test_root_leaves_no_limit_of_a_users_manager_behind(tmp_path: Path, proc: str) -> None:
     layout = limited(tmp_path, OWN, {f"{HER_MANAGER}/memory.high": "1048576\n"})
-    assert f"{HER_MANAGER} has a limit (memory.high" in scope_terms(layout, 0, proc).refusal
+    assert "user@1000.service has a limit (memory.high" in scope_terms(layout, 0, proc).refusal
 
 
 def test_a_user_in_a_system_service_escapes_neither_its_limits_nor_those_of_its_slice(
@@ -150,7 +149,8 @@ def test_a_user_in_a_system_service_escapes_neither_its_limits_nor_those_of_its_
     for limited_group in ("system.slice/her.service", "system.slice"):
         mount = tmp_path / limited_group.replace("/", "-")
         layout = limited(mount, "system.slice/her.service", {f"{limited_group}/cpu.max": "5000 10000\n"})
-        assert f"{limited_group} has a limit (cpu.max" in scope_terms(layout, ALICE, proc).refusal
+        refusal = scope_terms(layout, ALICE, proc).refusal
+        assert refusal.startswith(f"{Path(limited_group).name} has a limit (cpu.max")
 
 
 def test_the_scope_takes_over_the_smallest_limit_on_tasks_that_it_leaves(tmp_path: Path, proc: str) -> None:

@@ -1,6 +1,7 @@
 """Counters of a slot's groups, on files that stand for the kernel's."""
 
 import os
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from joblens.agent.owners import this_process
 from joblens.agent.settling import UNKNOWN, Seen, Settling, Tools
 from joblens.agent.slot_counters import SlotCounters
 from joblens.agent.slot_ledger import Begin, End, LedgerJob, SentJob
+from joblens.agent.slot_marks import SlotMark, write_mark
 from joblens.app.drivers import SystemClock
 from joblens.model.details import Details
 from joblens.model.exit_usage import ExitUsage
@@ -22,7 +24,10 @@ from joblens.model.ids import new_uuid
 from joblens.model.job import Attempt, Job, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.writes import JobEnded
+from joblens.probes.cgroup import CgroupProbe
+from joblens.probes.cgroup_network import SOURCE
 from joblens.probes.host import read_host
+from joblens.probes.traffic_code import FIELDS
 
 
 @pytest.fixture
@@ -66,39 +71,72 @@ def test_a_peak_that_cannot_be_reset_is_read_like_any_other_file(
 
 def ended_in(group: Path, peak: bytes) -> tuple[LedgerJob, Record]:
     """A job that ended in the slot with this group, as its launcher noted it."""
-    counters = SlotCounters({"unified": str(group)}, "cgroup-v2", None, resets_peak=False)
+    counters = CgroupProbe({"unified": str(group)}, "cgroup-v2")
     before, after = [
         [value if path.endswith("peak") else b"5\n" for path in counters.files()] for value in (b"0\n", peak)
     ]
+    files = tuple(counters.files())
     counters.close()
+    owner, paths = this_process(read_host()), {"unified": str(group)}
+    mark = SlotMark(owner, "", "cgroup-v2", paths, 1, 1, files)
+    write_mark(str(group), "slot-x", mark)
     begin = Begin(1, 1, "slot-x", can_reset_peak=True, reaped_s=(0.0, 0.0), counters=before)
     end = End(2, ("done", 0, (0,) * len(TOTALS), 5, 1, 2, 0, 0, "", False, after))
     job = Job(uuid=new_uuid(), argv=("x",), created_at_us=1)
     attempt = Attempt(
         started_at_us=1,
         started_mono_ns=1,
-        owner=this_process(read_host()),
+        owner=owner,
         accounting="cgroup-v2",
-        groups={"unified": str(group)},
+        groups=paths,
     )
     record = Record(status=Status.RUNNING, job=job, attempt=attempt)
-    return LedgerJob(sent=SentJob(job), begin=begin, end=end, path="", place=0), record
+    ledger = str(group / "slots.ledger")
+    return LedgerJob(sent=SentJob(job), begin=begin, end=end, path=ledger, place=0), record
 
 
 def test_recovery_leaves_the_peak_of_a_job_that_still_runs_alone(group: Path) -> None:
     """cgroup v1 has one peak for all who open the file."""
-    job, record = ended_in(group, b"800\n")
-    assert record.attempt is not None
-    reading = reading_of(job, record.attempt)
+    job, _ = ended_in(group, b"800\n")
+    reading = reading_of(job)
     assert reading is not None
     assert reading.last["memory_kernel_peak_bytes"] == 795
     assert (group / "memory.peak").read_text() == "900\n"
 
 
+def test_noted_counters_are_read_when_the_group_is_gone(group: Path) -> None:
+    job, _ = ended_in(group, b"800\n")
+    packets = [struct.pack("=5Q24x5Q24x", *[value] * len(FIELDS)) for value in (7, 50)]
+    assert job.end is not None
+    begin = structs.replace(job.begin, counters=[*job.begin.counters, packets[0]])
+    end = structs.replace(job.end, answer=(*job.end.answer[:-1], [*job.end.answer[-1], packets[1]]))
+    for name in ("cgroup.procs", "memory.current", "memory.peak"):
+        (group / name).unlink()
+    reading = reading_of(structs.replace(job, begin=begin, end=end))
+    assert reading is not None
+    assert reading.last["memory_kernel_peak_bytes"] == 795
+    assert {reading.last[name] for name in FIELDS} == {43}
+    assert reading.origins.sources["network"] == SOURCE
+    assert reading.origins.has_end
+
+
+def test_packets_that_nobody_counted_have_a_reason(group: Path) -> None:
+    reading = reading_of(ended_in(group, b"800\n")[0])
+    assert reading is not None
+    assert FIELDS[0] not in reading.last
+    assert reading.origins.unknown[FIELDS[0]]
+
+
+def test_a_slot_without_a_mark_gives_no_reading(group: Path) -> None:
+    job, _ = ended_in(group, b"800\n")
+    (group / "slot-x.slot").unlink()
+    assert reading_of(job) is None
+
+
 class NoGroups:
     """In place of the groups of a slot."""
 
-    paths: Mapping[str, str] = {}
+    paths: Mapping[str, str] = {"unified": ""}
 
     def is_empty(self) -> bool:
         return True
@@ -114,6 +152,7 @@ class SlotMeter:
     others = SimpleNamespace(origins=lambda: ({}, {}, frozenset()))
     probe = SimpleNamespace(sources={"memory_kernel_peak": "memory.peak"}, unknown={})
     details = None
+    has_end = True
 
     def sample(self, _reaped: ExitUsage, *, final: bool) -> Sample:
         return Sample(at_us=2, elapsed_us=1, memory_file_bytes=0, memory_kernel_peak_bytes=9000 * final)

@@ -434,6 +434,16 @@ def test_no_lower_bound_is_told_by_the_name_of_its_field() -> None:
     assert "_" not in found(a_record(usage=usage))[Code.LOWER_BOUNDS].text
 
 
+def test_a_lower_bound_of_a_group_is_told_with_its_own_reason() -> None:
+    usage = Usage(cpu_total_usec=300 * SECOND, lower_bounds=("cpu_total_usec", "network_rx_bytes"))
+    finding = found(a_record(attempt={"accounting": "cgroup-v2"}, usage=usage))[Code.LOWER_BOUNDS]
+    assert finding.text.endswith("control group was gone before its last reading: CPU time, network")
+    assert "launcher" in finding.advice
+    calls = Usage(cpu_total_usec=300 * SECOND, lower_bounds=("io_call_reads",))
+    finding = found(a_record(attempt={"accounting": "cgroup-v2"}, usage=calls))[Code.LOWER_BOUNDS]
+    assert "not every process could be followed" in finding.text
+
+
 def test_what_was_looked_at_from_outside_is_not_sent_to_the_doctor() -> None:
     usage = Usage(cpu_total_usec=300 * SECOND, lower_bounds=("cpu_total_usec",))
     finding = found(a_record(job={"attached": "process 812"}, usage=usage))[Code.LOWER_BOUNDS]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from joblens.analysis.rates import unreclaimable_bytes
 from joblens.analysis.reasons import NOT_MEASURED
-from joblens.analysis.usage import RUSAGE, source_of, total_usage
+from joblens.analysis.usage import GROWING, RUSAGE, source_of, total_usage
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import USAGE_NUMBERS, Usage
 from joblens.model.sample import SAMPLE_COLUMNS, GpuReading, Sample
@@ -610,3 +610,97 @@ def test_gpu_memory_is_the_largest_look_over_all_devices_and_busy_time_is_added_
 def test_a_job_that_uses_no_gpu_used_nothing_of_it() -> None:
     usage = usage_in_group(a_sample(0, gpus={}), a_sample(1, gpus={}))
     assert (usage.gpu_memory_peak_bytes, usage.gpu_busy_usec) == (0, 0)
+
+
+# processes that nobody waited for
+
+
+def ended(cpu_usec: int, faults: int | None = None, **more: Any) -> Sample:
+    return a_sample(2, cpu_total_usec=cpu_usec, faults_minor=faults, **more)
+
+
+WAITED = ExitUsage(
+    user_usec=43_000,
+    faults_minor=3_554,
+    io_read_bytes=0,
+    io_write_bytes=4096,
+    io_call_read_bytes=0,
+    io_call_write_bytes=10,
+    io_call_reads=0,
+    io_call_writes=1,
+    reaped=1,
+)
+
+
+def test_io_is_a_lower_bound_when_the_group_counted_more_than_was_waited_for() -> None:
+    usage = usage_in_group(ended(54_000, 6_346), exit_usage=WAITED)
+    assert usage.io_write_bytes == 4096
+    assert {"io_read_bytes", "io_write_bytes", "io_call_write_bytes"} <= {*usage.lower_bounds}
+    assert "context_switches_voluntary" in usage.lower_bounds
+    assert "cpu_total_usec" not in usage.lower_bounds
+
+
+def test_io_that_the_group_counts_itself_is_exact_whoever_waits() -> None:
+    last = ended(54_000, 6_346, io_read_bytes=1, io_write_bytes=8192, io_read_ops=1, io_write_ops=2)
+    usage = usage_in_group(last, exit_usage=WAITED, sources={**CPU_STAT, "io": "cgroup v2 io.stat"})
+    assert usage.io_write_bytes == 8192
+    assert "io_write_bytes" not in usage.lower_bounds
+    assert "io_call_write_bytes" in usage.lower_bounds
+
+
+@pytest.mark.parametrize(
+    ("cpu_usec", "faults"),
+    [
+        (43_060, 3_554),  # the last moments of its processes
+        (43_000 + 9_000, 3_556),  # of many short threads
+        (42_800, 3_540),
+        (43_800, None),
+    ],
+)
+def test_io_is_exact_when_group_and_rusage_agree(cpu_usec: int, faults: int | None) -> None:
+    assert usage_in_group(ended(cpu_usec, faults), exit_usage=WAITED).lower_bounds == ()
+
+
+def test_io_is_a_lower_bound_by_cpu_alone_when_the_group_counts_no_faults() -> None:
+    assert "io_write_bytes" in usage_in_group(ended(54_000), exit_usage=WAITED).lower_bounds
+
+
+# a group that was gone before its last reading
+
+
+def test_without_the_end_what_was_waited_for_is_the_larger_lower_bound() -> None:
+    seen = a_sample(1, cpu_total_usec=4_000, cpu_user_usec=3_000, cpu_system_usec=1_000, faults_minor=7)
+    waited = ExitUsage(user_usec=8_000, system_usec=400, faults_minor=90, reaped=1)
+    usage = usage_in_group(seen, exit_usage=waited, lower_bounds=GROWING, has_end=False)
+    assert (usage.cpu_total_usec, usage.cpu_user_usec, usage.faults_minor) == (8_400, 8_000, 90)
+    assert usage.sources["cpu"] == RUSAGE
+    assert {"cpu_total_usec", "cpu_user_usec", "faults_minor"} <= {*usage.lower_bounds}
+
+
+def test_without_the_end_what_was_seen_is_not_lowered_by_what_was_waited_for() -> None:
+    """Nobody waits for the children of a process that ignores SIGCHLD."""
+    waited = ExitUsage(user_usec=300, reaped=1)
+    seen = a_sample(1, cpu_total_usec=4_000, cpu_user_usec=3_000, cpu_system_usec=1_000)
+    usage = usage_in_group(seen, exit_usage=waited, lower_bounds=GROWING, has_end=False)
+    assert usage.cpu_total_usec == 4_000
+    assert "cpu_total_usec" in usage.lower_bounds
+
+
+@pytest.mark.parametrize("file_bytes", [0, None])
+def test_a_peak_of_the_group_that_is_not_final_does_not_cap_the_largest_process(
+    file_bytes: int | None,
+) -> None:
+    early = a_sample(
+        1,
+        memory_anon_bytes=2 * MIB,
+        memory_file_bytes=file_bytes,
+        memory_kernel_peak_bytes=3 * MIB,
+        memory_largest_process_bytes=2 * MIB,
+        memory_largest_process_file_bytes=MIB,
+    )
+    waited = ExitUsage(max_rss_bytes=208 * MIB, rss_floor_bytes=9 * MIB, reaped=1)
+    usage = usage_in_group(early, exit_usage=waited, lower_bounds=GROWING, has_end=False)
+    assert usage.memory_largest_process_bytes == 208 * MIB
+    assert usage.memory_peak_bytes == 207 * MIB
+    assert (usage.memory_kernel_peak_bytes or 0) >= 207 * MIB
+    assert {"memory_peak_bytes", "memory_kernel_peak_bytes"} <= {*usage.lower_bounds}

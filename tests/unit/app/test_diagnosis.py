@@ -1,6 +1,7 @@
 """What doctor tells beside what is measured: CO2, extras, and the looks at threads and memory."""
 
 import importlib.util
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,12 @@ def test_a_gpu_that_tells_its_energy_is_enough_for_co2() -> None:
 
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Modules that are not installed, as far as anybody can see."""
+    """Modules that are not installed, as far as anybody can see; all others are."""
     hidden: set[str] = set()
     find = importlib.util.find_spec
 
     def find_spec(name: str, *more: Any) -> Any:
-        return None if name in hidden else find(name, *more)
+        return None if name in hidden else find(name, *more) or ModuleSpec(name, None)
 
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
     return hidden
@@ -76,6 +77,7 @@ def test_doctor_says_what_workers_on_several_machines_need(without: set[str], tm
     assert by_name["postgres"].is_gap
 
 
+@pytest.mark.needs("celery")
 def test_a_configured_broker_is_asked_beside_the_store(tmp_path: Path) -> None:
     def broker_row(url: str) -> Capability:
         overrides = {"store.url": str(tmp_path / "jobs.db"), "queue.broker": url}
@@ -101,6 +103,7 @@ def test_looks_at_threads_and_memory_are_tried(tmp_path: Path) -> None:
     assert all(row.is_gap and row.fix and "No such file" in row.reason for row in missing)
 
 
+@pytest.mark.needs("ray")
 def test_ray_is_told_with_the_cluster_that_runs_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     own = ray_capability(Settings())

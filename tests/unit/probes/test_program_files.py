@@ -1,15 +1,18 @@
 """Which files a command starts, and what Python has installed, told from files alone."""
 
 import hashlib
+import importlib.metadata
 import os
 import platform
+import re
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 from joblens.probes.program_files import find_program, program_paths, sha256_of, starting_words, version_of
-from joblens.probes.python_packages import is_python, packages_of, python_version
+from joblens.probes.python_packages import is_python, packages_of, python_path_folders, python_version
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,24 @@ def test_packages_of_a_virtual_environment(tmp_path: Path) -> None:
 def test_this_python_is_known_exactly() -> None:
     assert is_python(sys.executable)
     assert python_version(sys.executable) == platform.python_version()
-    assert "msgspec" in packages_of(sys.executable)
+    own = sysconfig.get_path("purelib")
+    installed = [one.metadata["Name"].lower() for one in importlib.metadata.distributions(path=[own])]
+    assert {re.sub(r"[_.]", "-", name) for name in installed} <= packages_of(sys.executable).keys()
+
+
+def test_packages_in_folders_of_the_python_path_come_first(tmp_path: Path) -> None:
+    (tmp_path / "more" / "own_thing-3.1.dist-info").mkdir(parents=True)
+    (tmp_path / "more" / "pip-0.1.dist-info").mkdir()
+    folders = python_path_folders("more::/nowhere", str(tmp_path))
+    assert folders == [str(tmp_path / "more"), "/nowhere"]
+    found = packages_of(sys.executable, folders)
+    assert (found["own-thing"], found["pip"]) == ("3.1", "0.1")
+
+
+@pytest.mark.parametrize("option", ["-I", "-E", "-IS"])
+def test_options_of_the_interpreter_that_make_it_ignore_the_python_path(option: str) -> None:
+    assert python_path_folders("/more", "/", ["-u", option]) == []
+    assert python_path_folders("/more", "/", ["-u", "--Ignore"]) == ["/more"]
 
 
 def test_other_programs_are_no_python() -> None:

@@ -41,6 +41,22 @@ def read_at(recording: Path, instant: str) -> dict[str, Any]:
         probe.close()
 
 
+def test_noted_contents_tell_the_same_as_the_groups(recording: Path) -> None:
+    standing = probe_of(recording / "end", truth_of(recording)["kind"])
+    paths = {path.name: str(path) for path in (recording / "end").iterdir()}
+    contents = {path: Path(path).read_bytes() for path in standing.noted_files()}
+    # The groups themselves are out of reach.
+    elsewhere = {path.replace(str(recording), "/gone"): text for path, text in contents.items()}
+    gone = {key: path.replace(str(recording), "/gone") for key, path in paths.items()}
+    noted = CgroupProbe(gone, truth_of(recording)["kind"], sysfs="/nowhere", contents=elsewhere)
+    assert noted.read() == {**standing.read(), "processes": 0}
+    assert noted.sources == standing.sources
+    assert noted.unknown == standing.unknown
+    assert "memory_limit_bytes" in noted.read()
+    standing.close()
+    noted.close()
+
+
 def copy_of(recording: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(recording / "2", tmp_path / "group"))
 

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+
+pytest.importorskip("jsonschema")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator

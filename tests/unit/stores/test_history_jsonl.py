@@ -10,9 +10,8 @@ import pytest
 
 from joblens.model.job import Attempt, Job, Outcome, Owner, Record, Status
 from joblens.stores.history_jsonl import HistoryJsonl
+from tests.conftest import REPOSITORY, python_path
 from tests.keystone import KEYSTONE_KEYS
-
-REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def ended_record(task_id: str) -> Record:
@@ -99,7 +98,7 @@ for number in range(60):
 
 
 def test_many_processes_append_and_rotate_without_losing_a_line(path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"}
+    environment = {**os.environ, "PYTHONPATH": python_path(REPOSITORY)}
     writers = [
         subprocess.Popen([sys.executable, "-c", _APPENDS, str(path), name], env=environment)
         for name in ("a", "b", "c", "d")

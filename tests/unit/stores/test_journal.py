@@ -18,10 +18,9 @@ from joblens.ports.store import Store
 from joblens.stores.journal import JournaledStore
 from joblens.stores.journal_file import JournalOwner, decode_lines, encode_line, file_name, owner_of
 from joblens.stores.sqlite import SqliteStore
+from tests.conftest import REPOSITORY, python_path
 from tests.contract.run_builders import attempt, begun, noted, over, run, workflow
 from tests.contract.store_builders import ended, queued, samples, started, threads, whole_job
-
-REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 class World:
@@ -192,7 +191,7 @@ sys.stdin.read()
 
 
 def _dying(world: World) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"}
+    environment = {**os.environ, "PYTHONPATH": python_path(REPOSITORY)}
     command = [sys.executable, "-c", _DIES, str(world.journals), world.path]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -317,7 +316,7 @@ store.apply(whole_job("c1"))
 
 
 def test_a_journal_on_a_full_disk_keeps_whole_lines_only(world: World) -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"}
+    environment = {**os.environ, "PYTHONPATH": python_path(REPOSITORY)}
     command = [sys.executable, "-c", _FULL, str(world.journals), world.path]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.count("warned") > 1

@@ -21,10 +21,9 @@ from joblens.model.writes import SamplesTaken
 from joblens.stores.sqlite import SqliteStore
 from joblens.stores.sqlite.opening import APPLICATION_ID, SCHEMA_VERSION
 from joblens.stores.sqlite.sql import migration_files, read_text
+from tests.conftest import REPOSITORY, python_path
 from tests.contract.store_builders import ended, queued, samples, started, threads, whole_job
 from tests.unit.stores.sample_series import busy_series
-
-REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -387,7 +386,7 @@ def test_a_store_locked_for_too_long_fails_with_a_reason(path: str) -> None:
 
 
 def _run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"}
+    environment = {**os.environ, "PYTHONPATH": python_path(REPOSITORY)}
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=environment, check=False
     )
@@ -451,7 +450,7 @@ store.close()
 
 
 def _start_writer(path: str, name: str, count: int) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"}
+    environment = {**os.environ, "PYTHONPATH": python_path(REPOSITORY)}
     command = [sys.executable, "-c", _WRITER, path, name, str(count)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 

@@ -8,6 +8,8 @@ from xml.etree import ElementTree as ET
 
 import plotly.graph_objects as go
 import pytest
+
+pytest.importorskip("plotly")
 from msgspec import structs
 
 from joblens.analysis.gantt import PlotJob, gantt_of

@@ -1,0 +1,99 @@
+"""Another version of joblens is installed while jobs run: nothing is lost, and no process mixes the two."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY, wait_until
+from tests.integration.background_jobs import Desk, desk
+
+MOVED = "last_words_of_jobs"
+
+
+class Installed:
+    """A copy of the package that commands of this desk are started from."""
+
+    def __init__(self, one: Desk) -> None:
+        self._desk = one
+        self._package = one.folder / "site" / "joblens"
+        shutil.copytree(
+            REPOSITORY / "src" / "joblens", self._package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+        one.extra_env = {"PYTHONPATH": str(self._package.parent), "JOBLENS_SUPERVISOR_IDLE": "2s"}
+
+    def upgrade(self) -> None:
+        """To version 99, in which a module has another name. The package is gone for a moment."""
+        new = self._desk.folder / "new"
+        self._package.rename(new)
+        first = new / "__init__.py"
+        lines = first.read_text().splitlines()
+        lines = ['__version__ = "99.0"' if line.startswith("__version__ =") else line for line in lines]
+        first.unlink()
+        first.write_text("\n".join(lines) + "\n")
+        (new / "views" / "summary.py").rename(new / "views" / f"{MOVED}.py")
+        for path in new.rglob("*.py"):
+            text = path.read_text()
+            if "joblens.views.summary " in text:
+                path.write_text(text.replace("joblens.views.summary ", f"joblens.views.{MOVED} "))
+        wait_until(lambda: "restarts in place" in self._desk.supervisor_log(), what="the restart to begin")
+        new.rename(self._package)
+
+    def wait_for_restart(self) -> None:
+        wait_until(
+            lambda: "adopted" in self._desk.supervisor_log(), what="the jobs to be adopted", timeout=60
+        )
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Desk]:
+    with desk("auto", tmp_path) as found:
+        yield found
+
+
+def test_a_supervisor_whose_joblens_is_replaced_restarts_in_place_and_adopts_its_jobs(one: Desk) -> None:
+    installed = Installed(one)
+    go = one.folder / "go"
+    wait = f"while [ ! -e {go} ]; do sleep 0.02; done; echo gone >&2; exit 3"
+    uuids = [one.submit("--interval", "100ms", "--shell", wait) for _ in range(2)]
+    for uuid in uuids:
+        one.running(uuid)
+    pid = one.wait_for_supervisor()
+    assert "99.0" not in one.call("--version").stdout
+    installed.upgrade()
+    installed.wait_for_restart()
+    assert one.supervisor_pid() == pid
+    assert "99.0" in one.call("--version").stdout
+    third = one.submit("--", "true")
+    assert one.ended(third).status == "success"
+    go.touch()
+    for uuid in uuids:
+        record = one.ended(uuid)
+        assert record.outcome is not None
+        assert record.attempt is not None
+        assert (record.outcome.exit_code, record.outcome.error) == (3, "exit code 3: gone")
+        assert record.attempt.owner.pid == pid
+    assert "Traceback" not in one.supervisor_log()
+
+
+def test_sigusr2_restarts_a_supervisor_without_ending_its_jobs(
+    one: Desk, processes_to_end: list[subprocess.Popen[bytes]]
+) -> None:
+    command = [sys.executable, "-P", "-m", "joblens", "supervisor", "--stay"]
+    text = one.folder / "stay.log"
+    with text.open("wb") as log:
+        service = subprocess.Popen(command, env=one.env(), cwd=one.folder, stderr=log)
+    processes_to_end.append(service)
+    wait_until(lambda: one.supervisor_pid() == service.pid, what="the supervisor")
+    uuid = one.submit("--", "sleep", "6")
+    one.running(uuid)
+    service.send_signal(signal.SIGUSR2)
+    wait_until(lambda: "adopted" in text.read_text(), what="the job to be adopted", timeout=60)
+    assert service.poll() is None
+    assert one.ended(uuid).status == "success"
+    service.send_signal(signal.SIGTERM)  # it listens again
+    assert service.wait(20) == 0

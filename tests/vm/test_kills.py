@@ -1,0 +1,43 @@
+"""Totals of jobs whose joblens, supervisor, both, or driver of a map were killed with SIGKILL.
+
+systemd removes the control groups of such a job together with its last process. JOBLENS_VM_KILLS: how many of
+each (default: 50)."""
+
+import os
+
+import pytest
+
+from tests.vm.machine import IS_QUICK
+from tests.vm.situations import ALICE_SCOPE, ALICE_SSH, ROOT_SERVICE, ROOT_SSH, SessionOf, Situation
+from tests.vm.summary import Summary
+
+TRIES = int(os.environ.get("JOBLENS_VM_KILLS") or (5 if IS_QUICK else 50))
+AT_ONCE = 5
+TRY_S = 20.0  # emulated, five at a time
+
+
+@pytest.mark.parametrize("target", ["joblens", "supervisor", "both", "driver"])
+@pytest.mark.parametrize("launched", [ALICE_SSH, ROOT_SSH], ids=lambda situation: situation.id)
+def test_totals_are_exact_after_a_kill(
+    session_of: SessionOf, summary: Summary, launched: Situation, target: str
+) -> None:
+    _assert_exact(session_of, summary, launched, target, TRIES)
+
+
+@pytest.mark.parametrize("launched", [ALICE_SCOPE, ROOT_SERVICE], ids=lambda situation: situation.id)
+def test_totals_are_exact_after_a_kill_in_a_unit(
+    session_of: SessionOf, summary: Summary, launched: Situation
+) -> None:
+    _assert_exact(session_of, summary, launched, "both", max(1, TRIES // 5))
+
+
+def _assert_exact(
+    session_of: SessionOf, summary: Summary, launched: Situation, target: str, tries: int
+) -> None:
+    session = session_of(launched)
+    found = session.program("kills", target, str(tries), str(AT_ONCE), timeout=60 + tries * TRY_S)
+    text = f"{found['right']}/{found['tries']} exact, worst {found['worst_percent']:.1f} %"
+    summary.note(session.name, f"kill -9 {target}", text)
+    summary.exact(f"totals after kill -9 of {target}", found["right"], found["tries"])
+    assert found["modes"] == ["cgroup-v2"], found
+    assert found["right"] == found["tries"], found["others"][:5]
