@@ -75,7 +75,8 @@ T = TypeVar("T")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _SERVERS & set(getattr(item, "fixturenames", ())):
+        is_on_postgres = "postgres" in getattr(getattr(item, "callspec", None), "id", "")
+        if is_on_postgres or _SERVERS & set(getattr(item, "fixturenames", ())):
             item.add_marker("server")
         packages = [package for mark in item.iter_markers("needs") for package in mark.args]
         missing = [package for package in packages if importlib.util.find_spec(package) is None]

@@ -1,6 +1,7 @@
 """What is told of a job's memory fits together, however it is run: no sample and no mean above the peak."""
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,8 @@ def test_a_slots_launcher_is_in_no_sample_of_its_jobs(store_path: Path) -> None:
     for record, samples in stored(store_path):
         sizes = [sample.memory_anon_bytes or 0 for sample in samples[1:-1]]
         seen[record.job.requirements.memory_bytes is None].append(max(sizes))
-    assert max(seen[True]) <= max(seen[False]) + 200 * KIB
+    # The kernel adds up what CPUs have counted for a group in batches of 64 pages.
+    assert max(seen[True]) <= max(seen[False]) + 200 * KIB + 64 * resource.getpagesize()
 
 
 def test_in_a_workflow_and_in_a_queue(joblens: RunJoblens, store_path: Path, tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ from tests.integration.recipe_executor import (
     write_lines,
 )
 
+pytestmark = pytest.mark.needs("pyarrow")
+
 LIMIT_BYTES = 256 << 20
 
 HUNGRY = """
 import joblens
-
-pytestmark = pytest.mark.needs("pyarrow")
 
 @joblens.operator
 def hungry(row: dict) -> dict:

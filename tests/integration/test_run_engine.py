@@ -279,6 +279,7 @@ def test_a_run_is_resumed_with_its_broker_and_other_options(desk: WorkflowDesk, 
         worker.communicate(timeout=30)
 
 
+@pytest.mark.needs("celery")
 def test_the_password_of_a_broker_is_not_recorded_and_is_asked_for_at_resume(
     desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,6 +301,7 @@ def test_the_password_of_a_broker_is_not_recorded_and_is_asked_for_at_resume(
     desk.call("cancel", "slow", code=0)
 
 
+@pytest.mark.needs("celery")
 def test_workers_that_join_later_are_given_jobs_of_their_own(
     desk: WorkflowDesk, tmp_path: Path, processes_to_end: "list[subprocess.Popen[Any]]", monkeypatch: Any
 ) -> None:
@@ -394,6 +396,7 @@ def test_a_broker_without_celery_leaves_no_run(
     assert "there is no store" in desk.call("results", code=2).stderr, "nothing was written"
 
 
+@pytest.mark.needs("celery")
 def test_a_broker_that_is_away_is_warned_of_as_everywhere(desk: WorkflowDesk) -> None:
     text = "name: x\njobs:\n  - {name: a, command: 'true'}\n"
     away = ("--engine", "celery", "--broker", "redis://127.0.0.1:1/0", "--time", "3s")

@@ -206,7 +206,7 @@ def test_a_time_out_sends_term_then_kill(run: Runner) -> None:
 
 
 def test_a_signal_before_the_time_out(root_run: Runner) -> None:
-    ran = root_run("--timeout", "1.5", "--signal", "USR1@0.7", "--grace", "0", "--", *PYTHON, STUBBORN)
+    ran = root_run("--timeout", "1.5", "--signal", "USR1@0.7", "--grace", "0.4", "--", *PYTHON, STUBBORN)
     assert ran.code == 124
     assert (root_run.folder / "seen").read_text().split() == ["SIGUSR1", "SIGTERM"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.conftest import REPOSITORY, wait_until
+from tests.conftest import REPOSITORY, python_path, wait_until
 from tests.integration.background_jobs import Desk, desk
 
 MOVED = "last_words_of_jobs"
@@ -26,7 +26,7 @@ class Installed:
         shutil.copytree(
             REPOSITORY / "src" / "joblens", self._package, ignore=shutil.ignore_patterns("__pycache__")
         )
-        one.extra_env = {"PYTHONPATH": str(self._package.parent), "JOBLENS_SUPERVISOR_IDLE": "2s"}
+        one.extra_env = {"PYTHONPATH": python_path(self._package.parent), "JOBLENS_SUPERVISOR_IDLE": "2s"}
 
     def upgrade(self) -> None:
         """To version 99, which moved a module and changed the schema. The package is gone for a moment."""

@@ -183,6 +183,7 @@ def everything_stored(desk: WorkflowDesk) -> dict[str, str]:
     return texts
 
 
+@pytest.mark.needs("plotly", "matplotlib")
 def test_a_secret_of_any_shape_is_stored_and_shown_nowhere_and_jobs_have_it(
     desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,12 @@ MAPPERS = [case for case in CASES if "changed" in case]
 FILTERS = [case for case in CASES if "keep" in case]
 
 
+PACKAGES = {"clean_html_mapper": "selectolax", "fix_unicode_mapper": "ftfy"}
+
+
 def operator(name: str, **params: Any) -> Operator:
+    if name in PACKAGES:
+        pytest.importorskip(PACKAGES[name])
     made = registry.make(OperatorCall(index=0, name=name, params=params), Surroundings())
     made.check()
     return made

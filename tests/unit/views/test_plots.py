@@ -6,10 +6,10 @@ import re
 import warnings
 from xml.etree import ElementTree as ET
 
-import plotly.graph_objects as go
 import pytest
 
 pytest.importorskip("plotly")
+import plotly.graph_objects as go
 from msgspec import structs
 
 from joblens.analysis.gantt import PlotJob, gantt_of
