@@ -288,7 +288,7 @@ def test_an_explicit_parent_that_does_not_exist_is_refused_with_its_name() -> No
     factory_or_skip()
     with pytest.raises(AccountingUnavailable, match=r"no group .*there/is/none") as refused:
         GroupFactory.detect("there/is/none")
-    assert "cgroup_parent" in refused.value.hint
+    assert "joblens doctor" in refused.value.hint
 
 
 @pytest.mark.root

@@ -117,7 +117,7 @@ def test_without_groups_a_sudden_rush_is_ended_like_any_other_lack_of_memory(nob
 
 
 def test_without_groups_address_space_that_is_never_touched_is_no_memory(nobody: Runner) -> None:
-    reserve = "import mmap, time; held = mmap.mmap(-1, 4 << 30, mmap.MAP_PRIVATE); time.sleep(0.3)"
+    reserve = "import mmap, time; held = mmap.mmap(-1, 1 << 30, mmap.MAP_PRIVATE); time.sleep(0.3)"
     ran = nobody("--memory", "100m", "--", *PYTHON, reserve)
     assert (ran.code, ran.record["status"]) == (0, "success")
 

@@ -13,8 +13,10 @@ import pytest
 
 import joblens
 from joblens.agent import accounting, scope_terms, systemd_manager, systemd_scope
+from joblens.agent.group_places import find_places
 from joblens.agent.groups import GroupFactory
 from joblens.agent.launch import LauncherProcess
+from joblens.agent.leaf_group import enable_controllers
 from joblens.agent.scope_terms import ScopeTerms
 from joblens.app.drivers import SystemClock
 from joblens.model.errors import AccountingUnavailable
@@ -62,8 +64,10 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSys
     unified = read_layout().unified
     if unified is None or unified.directory is None or os.geteuid() != 0:
         pytest.skip("needs a cgroup v2 hierarchy that can be written")
-    folder = Path(unified.directory) / f"scopes-{os.getpid()}"
+    # Below a group that hands its controllers down: on pure v2 the own one does not.
+    folder = Path(find_places(read_layout()).bases[UNIFIED]) / f"scopes-{os.getpid()}"
     folder.mkdir()
+    enable_controllers(str(folder))
     scopes = HandMadeScopes(folder)
     answers: dict[str, Callable[..., Answer]] = {
         "StartTransientUnit": scopes.start,

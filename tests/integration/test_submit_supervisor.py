@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.probes.cgroup_layout import read_layout
+from joblens.agent.group_places import find_places
+from joblens.probes.cgroup_layout import UNIFIED, read_layout
 from tests.conftest import REPOSITORY, RunJoblens, wait_until
 from tests.integration.background_jobs import Desk, desk, kill
 from tests.integration.run_jobs import JOBLENS
@@ -91,7 +92,8 @@ def test_in_a_delegated_group_jobs_are_put_beside_it(
     unified = read_layout().unified
     if unified is None or unified.directory is None or not os.access(unified.directory, os.W_OK):
         pytest.skip("no cgroup v2 group can be made here")
-    group = Path(unified.directory) / f"joblens-unit-test-{os.getpid()}"
+    # Below a group that hands its controllers down: on pure v2 the own one does not.
+    group = Path(find_places(read_layout()).bases[UNIFIED]) / f"joblens-unit-test-{os.getpid()}"
     group.mkdir()
     try:
         enter = (

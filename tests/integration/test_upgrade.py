@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.conftest import REPOSITORY, wait_until
@@ -20,6 +21,7 @@ class Installed:
 
     def __init__(self, one: Desk) -> None:
         self._desk = one
+        self._schema = 0
         self._package = one.folder / "site" / "joblens"
         shutil.copytree(
             REPOSITORY / "src" / "joblens", self._package, ignore=shutil.ignore_patterns("__pycache__")
@@ -27,7 +29,7 @@ class Installed:
         one.extra_env = {"PYTHONPATH": str(self._package.parent), "JOBLENS_SUPERVISOR_IDLE": "2s"}
 
     def upgrade(self) -> None:
-        """To version 99, in which a module has another name. The package is gone for a moment."""
+        """To version 99, which moved a module and changed the schema. The package is gone for a moment."""
         new = self._desk.folder / "new"
         self._package.rename(new)
         first = new / "__init__.py"
@@ -40,8 +42,24 @@ class Installed:
             text = path.read_text()
             if "joblens.views.summary " in text:
                 path.write_text(text.replace("joblens.views.summary ", f"joblens.views.{MOVED} "))
+        sqlite = new / "stores" / "sqlite"
+        opening = sqlite / "opening.py"
+        text = opening.read_text()
+        self._schema = int(text.partition("\nSCHEMA_VERSION = ")[2].partition("\n")[0])
+        named = "SCHEMA_VERSION = {}\n"
+        opening.write_text(text.replace(named.format(self._schema), named.format(self._schema + 1)))
+        migration = sqlite / "migrations" / f"{self._schema + 1:04}_new.sql"
+        migration.write_text("ALTER TABLE job ADD COLUMN of_version_99 TEXT;\n")
         wait_until(lambda: "restarts in place" in self._desk.supervisor_log(), what="the restart to begin")
         new.rename(self._package)
+
+    def downgrade(self) -> None:
+        """For those who look into the store with the version that is tested."""
+        wait_until(lambda: self._desk.supervisor_pid() is None, what="the supervisor's end")
+        connection = apsw.Connection(str(self._desk.store))
+        assert connection.pragma("user_version") == self._schema + 1
+        connection.pragma("user_version", self._schema)
+        connection.close()
 
     def wait_for_restart(self) -> None:
         wait_until(
@@ -68,9 +86,11 @@ def test_a_supervisor_whose_joblens_is_replaced_restarts_in_place_and_adopts_its
     installed.wait_for_restart()
     assert one.supervisor_pid() == pid
     assert "99.0" in one.call("--version").stdout
-    third = one.submit("--", "true")
-    assert one.ended(third).status == "success"
+    one.call("submit", "--wait", "--", "true", code=0)
     go.touch()
+    for uuid in uuids:
+        one.call("wait", uuid, code=3)
+    installed.downgrade()
     for uuid in uuids:
         record = one.ended(uuid)
         assert record.outcome is not None

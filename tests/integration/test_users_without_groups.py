@@ -143,7 +143,7 @@ def test_jobs_of_a_driver_that_was_killed_are_adopted(user: Desk) -> None:
 
 def start(user: Desk, path: Path) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        user.as_user(*JOBLENS, "run", str(path)),
+        user.as_user(*JOBLENS, "run", "--cpus", "2", str(path)),
         env=user.env(),
         cwd=user.folder,
         stdin=subprocess.DEVNULL,

@@ -36,6 +36,7 @@ _machine = pytest.StashKey[Machine]()
 _reporter: pytest.TerminalReporter | None = None
 
 
+@pytest.hookimpl(trylast=True)  # the reporter is registered by then
 def pytest_configure(config: pytest.Config) -> None:
     global _reporter  # noqa: PLW0603 - a hook for reports is not given the configuration
     _reporter = config.pluginmanager.get_plugin("terminalreporter")

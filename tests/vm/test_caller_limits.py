@@ -1,7 +1,5 @@
 """Limits of the unit that joblens itself runs in: a job never gets more than its caller had."""
 
-import shlex
-
 import pytest
 
 from tests.vm.inside.jobs import python
@@ -20,10 +18,13 @@ def in_unit(caller: Session, properties: list[str], *argv: str) -> Finished:
     """Run argv in a service with properties: alice's of her user manager, root's of the system manager."""
     manager = ["--user"] if caller.situation.login == "alice" else []
     options = [f"--property={text}" for text in properties]
-    folder = "export JOBLENS_STORE=$(mktemp -d)/store.db; "
-    script = folder + shlex.join(argv) + "; code=$?; rm -rf ${JOBLENS_STORE%/*}; exit $code"
     unit = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", *manager, *options]
-    return caller.run(*unit, "sh", "-c", script)
+    # The kernel may kill joblens together with the unit; files in the spool are no leftover then.
+    folder = f"/tmp/caller-limits-{caller.situation.login}"
+    env = [f"JOBLENS_STORE={folder}/store.db", f"XDG_STATE_HOME={folder}/state"]
+    done = caller.run(*unit, "env", *env, *argv)
+    caller.run("rm", "-rf", folder)
+    return done
 
 
 FILL = python("block = fill(300); time.sleep(0.3); print('survived')")

@@ -23,11 +23,9 @@ def test_a_hung_manager_is_waited_for_once_by_a_process(alice: Session) -> None:
     found = alice.program("scopes", "hung")
     assert all(job["ok"] for job in found["jobs"]), found
     assert all("has not answered within 2 s" in job["reason"] for job in found["jobs"]), found
-    first, *others = (job["seconds"] for job in found["jobs"])
-    assert first >= 2, found
-    assert first <= 2 + 2 * max(others), found
-    # Slow machines take seconds for any job: those that waited would be as slow as the first.
-    assert min(others) <= first - 1.5, found
+    assert found["jobs"][0]["seconds"] >= 2, found
+    # By their words: on a slow machine any job takes seconds.
+    assert ["not asked again" in job["reason"] for job in found["jobs"]] == [False, True, True], found
 
 
 def test_a_killed_owner_leaves_its_scope_to_its_job(alice: Session) -> None:

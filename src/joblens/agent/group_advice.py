@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from joblens.agent.group_places import slurm_step
 from joblens.agent.leaf_group import is_delegated
-from joblens.agent.scope_terms import scope_refusal
+from joblens.agent.scope_terms import scope_terms, user_name
 from joblens.agent.systemd_manager import manager_sockets
 from joblens.probes.cgroup_layout import CgroupLayout
 from joblens.probes.kernel_files import read_text
@@ -37,6 +37,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     is_transient: bool = False  # systemd-run made the unit
     is_delegated: bool = False  # the unit has Delegate=yes
     may_have_scope: bool = True  # no limit of the unit speaks against one
+    needs_linger: bool = False  # but the manager would stop at a logout
     is_read_only: bool = False  # the cgroup mount
     container: str = ""  # docker, podman, container; empty: none
     shell_pid: int = 1
@@ -64,16 +65,18 @@ def read_caller(layout: CgroupLayout, environ: Mapping[str, str] = os.environ, r
     unified = layout.unified
     own_path = unified.own_path if unified is not None else ""
     unit = os.path.basename(own_path)
+    terms = scope_terms(layout)
     transient = [f"{root}/run/systemd/transient/{unit}", f"{root}/run/user/{uid}/systemd/transient/{unit}"]
     return Caller(
         uid=uid,
-        user=_user_name(uid),
+        user=user_name(uid),
         own_path=own_path,
         has_systemd=os.path.isdir(f"{root}/run/systemd/system"),
         has_manager=bool(manager_sockets(environ, f"{root}/run")),
         is_transient=bool(unit) and any(map(os.path.exists, transient)),
         is_delegated=bool(unified and unified.directory and is_delegated(unified.directory, own_path)),
-        may_have_scope=not scope_refusal(layout),
+        may_have_scope=not terms.refusal or terms.needs_linger,
+        needs_linger=terms.needs_linger,
         is_read_only=unified is not None and not unified.is_writable,
         container=_container(environ, root),
         shell_pid=os.getppid(),
@@ -102,7 +105,9 @@ def _with_systemd(caller: Caller) -> str:
         return _delegate_unit(caller)
     if caller.uid == 0 or not caller.may_have_scope:
         return _ANY_GROUP
-    return _restart_manager(caller) if caller.has_manager else _start_manager(caller)
+    if caller.has_manager and not caller.needs_linger:
+        return _restart_manager(caller)
+    return _start_manager(caller)
 
 
 def io_advice(caller: Caller, kind: str) -> str:
@@ -196,12 +201,3 @@ def _container(environ: Mapping[str, str], root: str) -> str:
     if not found and "KUBERNETES_SERVICE_HOST" in environ:
         found = "kubernetes"
     return found.strip()
-
-
-def _user_name(uid: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

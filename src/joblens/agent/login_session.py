@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.agent.scope_terms import is_lingering, scope_terms
 from joblens.analysis.finding_endings import with_ending
 from joblens.model.job import LOGOUT, SHUTDOWN, Outcome, Record, Status
 from joblens.probes.kernel_files import read_text
@@ -21,7 +22,6 @@ _SYSTEMD, _SYSTEMD_PATH = "org.freedesktop.systemd1", "/org/freedesktop/systemd1
 _LOGIN = "org.freedesktop.login1"
 _BUS = "/run/dbus/system_bus_socket"
 _PATIENCE_S = 1.0
-_LINGER = "/var/lib/systemd/linger"
 _POLKIT = "/usr/share/dbus-1/system-services/org.freedesktop.PolicyKit1.service"
 _ERRORS = {
     LOGOUT: "the login session ended, and systemd stopped its processes",
@@ -92,10 +92,6 @@ def is_user_manager(unit: str) -> bool:
     return unit.startswith("user@") and unit.endswith(".service")
 
 
-def is_lingering(user: str, folder: str = _LINGER) -> bool:
-    return os.path.exists(f"{folder}/{user}")
-
-
 def read_login_rules(user: str, bus: SystemBus | None = None) -> LoginRules:
     bus = bus or SystemBus()
     return LoginRules(is_lingering=is_lingering(user), kills_processes=_kills_processes(user, bus))
@@ -140,7 +136,6 @@ def leave_session(user: str, bus: SystemBus | None = None) -> None:
         return
     if not read_login_rules(user, bus).kills_processes:
         return
-    from joblens.agent.scope_terms import scope_terms
     from joblens.agent.systemd_manager import NO_LIMIT, ManagerError, Scope, SystemdManager
     from joblens.probes.cgroup_layout import read_layout
 

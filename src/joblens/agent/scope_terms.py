@@ -3,7 +3,8 @@
 A scope takes its processes out of the unit that joblens runs in. A job must never get more than its caller
 had, so a scope is allowed only where the unit and the groups between it and the scope's slice have no limit.
 A limit on tasks is the exception: every unit has one by default, and the scope takes it over. A process that
-something else than systemd has put into its group (Slurm, HTCondor, a container engine) stays there."""
+something else than systemd has put into its group (Slurm, HTCondor, a container engine) stays there. So does
+one that would depend on a user manager which stops at a logout elsewhere."""
 
 import os
 import re
@@ -14,6 +15,7 @@ from joblens.agent.group_places import limit_of, slurm_step
 from joblens.probes.cgroup_layout import CgroupLayout
 from joblens.probes.kernel_files import read_text
 
+LINGER = "/var/lib/systemd/linger"
 _UNIT_ENDS = (".scope", ".service")
 # libpod-<id>.scope, docker-<id>.scope, cri-containerd-<id>.scope, crio-<id>.scope …
 _CONTAINER = re.compile(r"(^|-)[0-9a-f]{64}\.scope$")
@@ -23,22 +25,22 @@ _BATCH_UNITS = re.compile(r"^(slurmd|slurmstepd|condor|htcondor|pbs|sgeexecd|lsf
 
 class ScopeTerms(Struct, frozen=True, kw_only=True):
     """`refusal`: why no scope is allowed; empty: one is. `is_unit`: whether joblens runs in a unit of
-    systemd. `slice`: the unit to put it into, empty for the manager's default. `tasks_max`: the smallest
-    limit on tasks that it takes over."""
+    systemd. `needs_linger`: lingering would allow one. `slice`: the unit to put it into, empty for the
+    manager's default. `tasks_max`: the smallest limit on tasks that it takes over."""
 
     refusal: str = ""
     is_unit: bool = True
+    needs_linger: bool = False
     slice: str = ""
     tasks_max: int | None = None
 
 
-def scope_refusal(layout: CgroupLayout) -> str:
-    """Why jobs of this process may not run in a scope of their own; empty: they may."""
-    return scope_terms(layout).refusal
-
-
-def scope_terms(layout: CgroupLayout, uid: int | None = None, proc: str = "/proc") -> ScopeTerms:
-    """`uid`: decides which manager makes the scope: the system's for root, else the user's own."""
+def scope_terms(
+    layout: CgroupLayout, uid: int | None = None, proc: str = "/proc", linger: str = LINGER
+) -> ScopeTerms:
+    """`uid`: decides which manager makes the scope: the system's for root, else the user's own. `linger`: the
+    folder that names users whose managers run without a login."""
+    uid = os.geteuid() if uid is None else uid
     unified = layout.unified
     if layout.kind != "cgroup-v2" or unified is None:
         return ScopeTerms(is_unit=False, refusal="this machine has no pure cgroup v2")
@@ -55,10 +57,28 @@ def scope_terms(layout: CgroupLayout, uid: int | None = None, proc: str = "/proc
     reason = _why_not_a_unit(unified.own_path, names)
     if reason:
         return ScopeTerms(is_unit=False, refusal=reason)
-    shared, slice_name, reason = _slice_for_scope(names, os.geteuid() if uid is None else uid)
+    shared, slice_name, reason = _slice_for_scope(names, uid)
     if reason:
         return ScopeTerms(is_unit=False, refusal=reason)
+    if uid != 0 and names[1:2] != [f"user-{uid}.slice"] and not is_lingering(user_name(uid), linger):
+        user = user_name(uid)
+        why = f"the systemd manager of {user} stops, and ends its scopes, when {user} logs out"
+        return ScopeTerms(refusal=why, needs_linger=True)
     return _with_limits(unified.directory, len(names) - shared, slice_name)
+
+
+def user_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def is_lingering(user: str, folder: str = LINGER) -> bool:
+    """Whether the user's manager runs from boot on, logged in or not."""
+    return os.path.exists(f"{folder}/{user}")
 
 
 def _why_not_a_unit(own_path: str, names: list[str]) -> str:

@@ -155,7 +155,10 @@ class SystemdManager:
         if not sockets:
             raise ManagerError("no systemd manager runs for this user")
         if not _silent.isdisjoint(sockets):
-            raise ManagerError(f"the systemd manager has not answered within {self._patience_s:g} s before")
+            patience = f"{self._patience_s:g} s"
+            raise ManagerError(
+                f"the systemd manager has not answered within {patience}, and is not asked again"
+            )
         deadline_s = time.monotonic() + self._patience_s
         reasons = []
         for path in sockets:

@@ -220,16 +220,11 @@ class _Total:
 
     def _split_cpu(self, total: int) -> None:
         """User and system in the proportion that is known, so that they add up to the total."""
-        if self.exit is not None and self._sources["cpu"] == RUSAGE:
+        user, system = self._last("cpu_user_usec")[0], self._last("cpu_system_usec")[0]
+        if self.exit is not None and (self._sources["cpu"] == RUSAGE or user is None or system is None):
             user, system = self.exit.user_usec, self.exit.system_usec
-        else:
-            seen_user, seen_system = self._last("cpu_user_usec")[0], self._last("cpu_system_usec")[0]
-            if seen_user is not None and seen_system is not None:
-                user, system = seen_user, seen_system
-            elif self.exit is not None:
-                user, system = self.exit.user_usec, self.exit.system_usec
-            else:
-                return
+        if user is None or system is None:
+            return
         if user + system == 0 and total > 0:
             self._unknown["cpu_user_usec"] = "too short for the kernel to tell user from system time"
             self._unknown["cpu_system_usec"] = self._unknown["cpu_user_usec"]
@@ -246,12 +241,10 @@ class _Total:
     def add_io(self) -> None:
         # Only a group counts operations on devices: where it does, its bytes are exact too.
         group_counts = self.has_group and self._last("io_read_ops")[0] is not None
-        for number in ("io_read_bytes", "io_write_bytes"):
+        for number in ("io_read_bytes", "io_write_bytes", *_CALLS):
             waited = None if self.exit is None else getattr(self.exit, number)
-            self._add_larger(number, waited, REAPED_IO, prefer_seen=group_counts)
-        for number in _CALLS:
-            waited = None if self.exit is None else getattr(self.exit, number)
-            self._add_larger(number, waited, REAPED_IO, prefer_seen=False)
+            prefer_seen = group_counts and number not in _CALLS
+            self._add_larger(number, waited, REAPED_IO, prefer_seen=prefer_seen)
         if self.exit is not None:
             for number in ("context_switches_voluntary", "context_switches_involuntary"):
                 self._put(number, getattr(self.exit, number), RUSAGE)

@@ -37,6 +37,11 @@ def test_sudo_without_a_user_manager_needs_one() -> None:
     assert "sudo loginctl enable-linger alice" in group_advice(caller, V2).split("\n")
 
 
+def test_sudo_beside_a_login_needs_a_manager_that_stays() -> None:
+    caller = alice(own_path="/user.slice/user-0.slice/session-3.scope", needs_linger=True)
+    assert "sudo loginctl enable-linger alice" in group_advice(caller, V2).split("\n")
+
+
 def test_a_service_is_edited_where_its_manager_has_it() -> None:
     system = group_advice(alice(own_path="/system.slice/nightly.service"), V2)
     assert "sudo systemctl edit nightly.service" in system.split("\n")

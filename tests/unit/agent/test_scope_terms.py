@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.scope_terms import ScopeTerms, scope_refusal, scope_terms
+from joblens.agent.scope_terms import ScopeTerms, scope_terms, user_name
 from joblens.probes.cgroup_layout import CgroupLayout, parse_layout
 
 ALICE = 1000
@@ -24,6 +24,13 @@ def limited(mount: Path, own: str, limits: dict[str, str]) -> CgroupLayout:
     for path, text in limits.items():
         (mount / path).write_text(text)
     return layout
+
+
+def linger_folder(folder: Path, uid: int) -> str:
+    """In which this user lingers."""
+    (folder / "linger").mkdir(exist_ok=True)
+    (folder / "linger" / user_name(uid)).touch()
+    return str(folder / "linger")
 
 
 @pytest.fixture
@@ -64,7 +71,17 @@ def proc(tmp_path: Path) -> str:
 def test_a_unit_without_limits_allows_a_scope_in_its_slice(
     tmp_path: Path, proc: str, uid: int, own: str, slice_name: str
 ) -> None:
-    assert scope_terms(machine(tmp_path, own), uid, proc) == ScopeTerms(slice=slice_name)
+    terms = scope_terms(machine(tmp_path, own), uid, proc, linger_folder(tmp_path, uid))
+    assert terms == ScopeTerms(slice=slice_name)
+
+
+@pytest.mark.parametrize(
+    "own", ["user.slice/user-0.slice/session-4.scope", "system.slice/her.service"], ids=["sudo", "service"]
+)
+def test_jobs_outside_her_slice_do_not_depend_on_her_login(tmp_path: Path, proc: str, own: str) -> None:
+    terms = scope_terms(machine(tmp_path, own), ALICE, proc, str(tmp_path / "linger"))
+    assert terms.needs_linger
+    assert "logs out" in terms.refusal
 
 
 @pytest.mark.parametrize(
@@ -149,7 +166,7 @@ def test_a_user_in_a_system_service_escapes_neither_its_limits_nor_those_of_its_
     for limited_group in ("system.slice/her.service", "system.slice"):
         mount = tmp_path / limited_group.replace("/", "-")
         layout = limited(mount, "system.slice/her.service", {f"{limited_group}/cpu.max": "5000 10000\n"})
-        refusal = scope_terms(layout, ALICE, proc).refusal
+        refusal = scope_terms(layout, ALICE, proc, linger_folder(tmp_path, ALICE)).refusal
         assert refusal.startswith(f"{Path(limited_group).name} has a limit (cpu.max")
 
 
@@ -176,4 +193,4 @@ def test_a_process_that_systemd_knows_by_another_number_gets_no_scope(tmp_path: 
 
 
 def test_a_machine_without_pure_v2_has_no_scopes() -> None:
-    assert "no pure cgroup v2" in scope_refusal(CgroupLayout(kind="cgroup-hybrid"))
+    assert "no pure cgroup v2" in scope_terms(CgroupLayout(kind="cgroup-hybrid")).refusal

@@ -27,7 +27,7 @@ path = sys.argv[1]
 if not os.fork():
     os.setsid()
     if os.fork(): os._exit(0)
-    burn(1)
+    burn(3)
     with open(path + ".new", "w") as file: file.write(str(used()))
     os.rename(path + ".new", path)
     os._exit(0)

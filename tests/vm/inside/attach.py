@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from tests.vm.inside.jobs import COMMAND_S, answer, at_once, facts, own_store, python, run_job
+from tests.vm.inside.jobs import COMMAND_S, answer, at_once, command, facts, own_store, python, run_job
 
 # Burns for a second after the file appears, so that attach sees all of it.
 BURN_AFTER_START = """
@@ -18,7 +18,10 @@ burn(1.5); time.sleep(0.5)
 def attached(pid: int, start: str) -> dict[str, Any]:
     argv = ["joblens", "attach", str(pid), "--name", f"attached-{pid}", "--json"]
     attach = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    time.sleep(6)
+    end = time.monotonic() + COMMAND_S
+    while command("joblens", "show", f"attached-{pid}", "--json")["code"] != 0 and time.monotonic() < end:
+        time.sleep(0.2)
+    time.sleep(1)  # the first sample
     with open(start, "w"):
         pass
     stdout, stderr = attach.communicate(timeout=COMMAND_S)

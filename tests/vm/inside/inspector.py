@@ -75,7 +75,12 @@ def files() -> list[str]:
         for top in glob.glob(pattern):
             if os.path.isfile(top):
                 found.append(f"file {top}")
-            found += [f"file {folder}/{name}" for folder, _, names in os.walk(top) for name in names]
+            found += [
+                f"file {folder}/{name}"
+                for folder, _, names in os.walk(top)
+                for name in names
+                if not name.endswith(".lock")  # removing one could let two processes in
+            ]
     return found
 
 

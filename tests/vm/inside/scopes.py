@@ -71,7 +71,9 @@ def hung(_folder: str) -> dict[str, Any]:
 
 
 def killed(folder: str) -> dict[str, Any]:
-    """An owner that is killed: units while its job runs on, after that, and of the next owner."""
+    """An owner that is killed: units while its job runs on, after that, and of the next owner. In a state
+    folder of its own, as recovery leaves a lock file."""
+    os.environ["XDG_STATE_HOME"] = f"{folder}/state"
     script = f"cat /proc/self/cgroup > {folder}/part; mv {folder}/part {folder}/first; sleep 4"
     owner = subprocess.Popen(["joblens", "run", "-q", "--", "sh", "-c", script])
     while not os.path.exists(f"{folder}/first"):
@@ -84,7 +86,7 @@ def killed(folder: str) -> dict[str, Any]:
     deadline = time.monotonic() + 30
     while scope_exists(unit) and time.monotonic() < deadline:
         time.sleep(0.1)
-    command("joblens", "run", "-q", "--", "true")  # records the end of the first job
+    command("joblens", "history")  # records the end of the first job
     return {"unit": unit, "while": running, "after": scope_exists(unit), "next": unit_of(f"{folder}/second")}
 
 
