@@ -14,7 +14,7 @@ UNITS = Path(__file__).resolve().parents[2] / "contrib" / "systemd"
 USER_UNITS = f"/home/{ALICE}/.config/systemd/user"
 STORE = f"/home/{ALICE}/.local/share/joblens"
 BURN_S = 6.0
-BURN = f"import time\\nwhile time.process_time() < {BURN_S}: pass\\nprint(time.process_time())"
+BURN = f"import time\nwhile time.process_time() < {BURN_S}: pass\nprint(time.process_time())"
 
 
 class Service:
@@ -73,7 +73,8 @@ def alices_service(machine: Machine, nothing_left_behind: None) -> Iterator[Serv
     )
     done = machine.run(ALICE, f"cd {USER_UNITS} && {enable}")
     assert (done.code, done.stdout + done.stderr) == (0, ""), str(done)
-    machine.run("root", manager_command(is_running=True))
+    restart = f"{manager_command(is_running=False)}; {manager_command(is_running=True)}"
+    machine.run("root", restart)  # the logins above started it before the unit was there
     service = Service(machine, ALICE, "systemctl --user", "joblens-supervisor.service")
     service.wait_for_supervisor()
     yield service
