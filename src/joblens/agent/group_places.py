@@ -91,7 +91,8 @@ def find_places(
     v1_refusal = _refusal(cpuacct, _base(cpuacct, parent)) if cpuacct else "no cpuacct hierarchy is mounted"
     if v1_refusal:
         raise AccountingUnavailable(
-            f"no cgroup can be made for jobs: {refusal or v1_refusal}", hint=GROUP_HINT
+            f"no cgroup can be made for jobs: {refusal or v1_refusal}",
+            hint=GROUP_HINT if parent is None else f"check limits.cgroup_parent; {GROUP_HINT}",
         )
     bases, gaps = _v1_bases(layout, parent, ("cpuacct", "memory", "pids"))
     spare, _ = _v1_bases(layout, parent, ("cpu",))

@@ -220,9 +220,9 @@ def test_a_manager_with_a_full_queue_of_connections_is_not_waited_for_longer(tmp
             b"OK 1\r\n" + message(2, [(5, "u", 1), (8, "g", "v")], b"\1s\0\0" + b"\xff\0\0\0ab"),
             "cannot be read",
         ),
-        (b"OK 1\r\n" + message(2, [(5, "u", 1), (8, "g", "v")], b"\2ay\0" + bytes(8)), "cannot be read"),
+        (b"OK 1\r\n" + message(2, [(5, "u", 1), (8, "g", "v")], b"\2at\0" + bytes(8)), "cannot be read"),
         (
-            b"OK 1\r\n" + message(2, [(5, "u", 1), (8, "g", "v")], b"\2as\0" + b"\xff\0\0\0ab"),
+            b"OK 1\r\n" + message(2, [(5, "u", 1), (8, "g", "v")], b"\2as\0" + b"\xff" * 4 + bytes(8)),
             "cannot be read",
         ),
         (b"OK 1\r\n" + message(2, [(5, "u", 1), (8, "g", "v")], b"\0\0" + bytes(8)), "cannot be read"),
