@@ -26,7 +26,7 @@ test: $(VENV)/.dev static ## set up (all extras) and run every test
 # SUITE=trixie: Debian 13 instead of 12. ONLY=...: a part of the suite, as pytest's -k.
 test-vm: $(VENV)/.dev ## build and boot a virtual machine with systemd and test joblens there (root, minutes)
 	@[ -n "$$JOBLENS_VM_SSH" ] || scripts/system-packages --vm
-	SUITE="$(SUITE)" $(BIN)/python -m pytest -p no:cacheprovider --durations 15 --durations-min 10 \
+	SUITE="$(SUITE)" $(BIN)/python -m pytest -v -p no:cacheprovider --durations 15 --durations-min 10 \
 	    $(if $(ONLY),-k "$(ONLY)") tests/vm
 
 test-here: ## run the tests that need no servers with PYTHON and the packages in PACKAGES=FOLDER

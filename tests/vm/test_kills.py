@@ -1,7 +1,7 @@
 """Totals of jobs whose joblens, supervisor, both, or driver of a map were killed with SIGKILL.
 
-systemd removes the control groups of such a job together with its last process. JOBLENS_VM_KILLS: how many of
-each (default: 50)."""
+systemd removes the control groups of such a job together with its last process. JOBLENS_VM_KILLS: tries of
+each as the ordinary user (default: 50); a fifth of it elsewhere."""
 
 import os
 

@@ -49,7 +49,7 @@ def test_a_process_limit_holds(situation: Session, summary: Summary) -> None:
         assert children < 10, job
         assert job["pids_limit_events"] >= 1, job
     else:
-        assert job["enforced_by"].get("pids") or "limit-not-enforced" in job["findings"], job
+        assert (job["status"], job["reason"]) == ("failed", "pids-limit"), job
 
 
 def test_a_job_ends_at_its_timeout(situation: Session) -> None:

@@ -19,10 +19,11 @@ children = 0
 try:
     for _ in range(50):
         if not os.fork():
-            time.sleep(4); os._exit(0)
+            time.sleep(10); os._exit(0)
         children += 1
 except OSError: pass
-print(children)
+print(children, flush=True)
+time.sleep(8)
 """
 
 RECEIVER = """
