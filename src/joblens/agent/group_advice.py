@@ -171,7 +171,10 @@ def _delegate_unit(caller: Caller) -> str:
     if caller.is_delegated:
         return f"run nothing but joblens in {unit}: in a script, start it with exec joblens …"
     if caller.is_transient:
-        return f"start {unit} with Delegate=yes, and nothing but joblens in it: systemd-run -p Delegate=yes …"
+        start = "systemd-run --user" if caller.is_unit_of_user else "sudo systemd-run"
+        scope = " --scope" if unit.endswith(".scope") else ""
+        command = f"{start}{scope} -p Delegate=yes …"
+        return f"start {unit} with Delegate=yes, and nothing but joblens in it: {command}"
     edit = "systemctl --user" if caller.is_unit_of_user else "sudo systemctl"
     return _commands(
         f"add the line Delegate=yes to [Service] of {unit}, and restart it:",
