@@ -58,6 +58,13 @@ def test_a_unit_of_systemd_run_is_started_with_another_option() -> None:
     assert "sudo systemd-run -p Delegate=yes" in group_advice(of_system, V2)
 
 
+def test_a_wrong_setting_is_corrected_not_the_machine() -> None:
+    caller = alice(own_path="/user.slice/user-1000.slice/session-3.scope", cgroup_parent="/no/such")
+    for kind in (V2, "cgroup-hybrid"):
+        assert "limits.cgroup_parent, or remove that setting" in group_advice(caller, kind)
+    assert "cgroup.subtree_control of /no/such" in io_advice(caller, V2)
+
+
 def test_a_delegated_unit_holds_other_processes() -> None:
     advice = group_advice(alice(own_path="/system.slice/nightly.service", is_delegated=True), V2)
     assert "exec joblens" in advice
