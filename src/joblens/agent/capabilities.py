@@ -50,7 +50,7 @@ class Advice(Struct, frozen=True):
 def probe_capabilities(clock: Clock, parent: str | None = None) -> list[Capability]:
     """The whole matrix but the store's part. `parent` as for Accountant."""
     layout = read_layout()
-    caller = read_caller(layout)
+    caller = read_caller(layout, cgroup_parent=parent)
     advice = Advice(group_advice(caller, layout.kind), io_advice(caller, layout.kind))
     network: list[Capability] = []
     accountant = Accountant(clock, parent)

@@ -39,6 +39,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     may_have_scope: bool = True  # no limit of the unit speaks against one
     needs_linger: bool = False  # but the manager would stop at a logout
     is_read_only: bool = False  # the cgroup mount
+    cgroup_parent: str = ""  # the setting limits.cgroup_parent
     container: str = ""  # docker, podman, container; empty: none
     shell_pid: int = 1
 
@@ -59,7 +60,12 @@ class Caller(Struct, frozen=True, kw_only=True):
         return self.unit.startswith("session-") and self.unit.endswith(".scope")
 
 
-def read_caller(layout: CgroupLayout, environ: Mapping[str, str] = os.environ, root: str = "") -> Caller:
+def read_caller(
+    layout: CgroupLayout,
+    environ: Mapping[str, str] = os.environ,
+    root: str = "",
+    cgroup_parent: str | None = None,
+) -> Caller:
     """`root`: before every path, for tests."""
     uid = os.geteuid()
     unified = layout.unified
@@ -78,6 +84,7 @@ def read_caller(layout: CgroupLayout, environ: Mapping[str, str] = os.environ, r
         may_have_scope=not terms.refusal or terms.needs_linger,
         needs_linger=terms.needs_linger,
         is_read_only=unified is not None and not unified.is_writable,
+        cgroup_parent=cgroup_parent or "",
         container=_container(environ, root),
         shell_pid=os.getppid(),
     )
@@ -88,6 +95,11 @@ def group_advice(caller: Caller, kind: str) -> str:
     cgroups."""
     if kind == "none":
         return "mount a cgroup hierarchy: mount -t cgroup2 none /sys/fs/cgroup"
+    if caller.cgroup_parent:
+        return (
+            f"name a control group that exists and that {caller.user} may divide in limits.cgroup_parent, "
+            "or remove that setting"
+        )
     if kind != "cgroup-v2":
         return f"{_ANY_GROUP}, or run joblens as root"
     if slurm_step(caller.own_path):
@@ -112,6 +124,8 @@ def _with_systemd(caller: Caller) -> str:
 
 def io_advice(caller: Caller, kind: str) -> str:
     """How job groups get the io controller."""
+    if caller.cgroup_parent and kind == "cgroup-v2":
+        return f"enable io in cgroup.subtree_control of {caller.cgroup_parent} and of the groups above it"
     is_below_manager = caller.own_path.startswith("/user.slice/")
     if kind != "cgroup-v2" or caller.container or not caller.has_systemd or not is_below_manager:
         return group_advice(caller, kind)
@@ -171,7 +185,10 @@ def _delegate_unit(caller: Caller) -> str:
     if caller.is_delegated:
         return f"run nothing but joblens in {unit}: in a script, start it with exec joblens …"
     if caller.is_transient:
-        return f"start {unit} with Delegate=yes, and nothing but joblens in it: systemd-run -p Delegate=yes …"
+        start = "systemd-run --user" if caller.is_unit_of_user else "sudo systemd-run"
+        scope = " --scope" if unit.endswith(".scope") else ""
+        command = f"{start}{scope} -p Delegate=yes …"
+        return f"start {unit} with Delegate=yes, and nothing but joblens in it: {command}"
     edit = "systemctl --user" if caller.is_unit_of_user else "sudo systemctl"
     return _commands(
         f"add the line Delegate=yes to [Service] of {unit}, and restart it:",

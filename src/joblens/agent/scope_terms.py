@@ -62,7 +62,7 @@ def scope_terms(
         return ScopeTerms(is_unit=False, refusal=reason)
     if uid != 0 and names[1:2] != [f"user-{uid}.slice"] and not is_lingering(user_name(uid), linger):
         user = user_name(uid)
-        why = f"the systemd manager of {user} stops, and ends its scopes, when {user} logs out"
+        why = f"the systemd manager of {user} runs, and keeps its scopes, only while {user} is logged in"
         return ScopeTerms(refusal=why, needs_linger=True)
     return _with_limits(unified.directory, len(names) - shared, slice_name)
 

@@ -79,11 +79,10 @@ def manager_sockets(environ: Mapping[str, str] | None = None, run: str = "/run")
         candidates = [f"{run}/systemd/private", f"{run}/dbus/system_bus_socket"]
         return [path for path in candidates if os.path.exists(path)]
     variable = (os.environ if environ is None else environ).get("XDG_RUNTIME_DIR", "")
-    for folder in filter(None, (variable, f"{run}/user/{os.geteuid()}")):
-        found = [path for path in (f"{folder}/systemd/private", f"{folder}/bus") if os.path.exists(path)]
-        if found:
-            return found
-    return []
+    # The variable may be another user's, after su or sudo: the usual directory is tried, too.
+    folders = dict.fromkeys(filter(None, (variable.rstrip("/"), f"{run}/user/{os.geteuid()}")))
+    candidates = [f"{folder}/{name}" for folder in folders for name in ("systemd/private", "bus")]
+    return [path for path in candidates if os.path.exists(path)]
 
 
 class SystemdManager:

@@ -73,7 +73,8 @@ def render_show(  # noqa: PLR0913 - one part of the page each
     lines += [*_section("Job", paint), *_pairs(_job_pairs(record, raised), paint)]
     lines += _environment(record.job, width, paint)
     if record.attempt is not None:
-        lines += [*_section("Ran on", paint), *_pairs(_attempt_pairs(record, record.attempt), paint)]
+        pairs = _wrapped(_attempt_pairs(record, record.attempt), width)
+        lines += [*_section("Ran on", paint), *_pairs(pairs, paint)]
     lines += provenance_lines(record, provenance, width, paint)
     if details.cluster is not None:
         lines += [*_section("Slurm says", paint), *_pairs(account_pairs(details.cluster, record), paint)]
@@ -168,6 +169,15 @@ def _pairs(pairs: Pairs, paint: Palette) -> list[str]:
     ]
 
 
+def _wrapped(pairs: Pairs, width: int) -> Pairs:
+    """Long sentences, such as the reason for an accounting mode, go on in lines of their own."""
+    return [
+        (name if number == 0 else " ", line)
+        for name, value in pairs
+        for number, line in enumerate(wrap(value, width - _LABEL - 3))
+    ]
+
+
 def _job_pairs(record: Record, raised: str = "") -> Pairs:
     job = record.job
     needs = job.requirements
@@ -224,7 +234,10 @@ def _requirements(job: Job) -> str:
 
 def _attempt_pairs(record: Record, attempt: Attempt) -> Pairs:
     number = attempt_of(record)
-    enforced = ", ".join(f"{limit} by {how}" for limit, how in attempt.enforced_by.items())
+    enforced = ", ".join(
+        f"{limit} {how}" if how.startswith("watched") else f"{limit} by {how}"
+        for limit, how in attempt.enforced_by.items()
+    )
     return [
         ("host", clean(attempt.owner.host)),
         *placement_pairs(attempt.placement),

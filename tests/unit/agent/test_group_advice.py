@@ -51,8 +51,18 @@ def test_a_service_is_edited_where_its_manager_has_it() -> None:
 
 def test_a_unit_of_systemd_run_is_started_with_another_option() -> None:
     scope = alice(own_path=f"{APP}/run-r12.scope", is_transient=True, may_have_scope=False)
-    advice = group_advice(scope, V2)
-    assert "systemd-run -p Delegate=yes" in advice
+    assert "systemd-run --user --scope -p Delegate=yes" in group_advice(scope, V2)
+    service = alice(own_path=f"{APP}/run-u12.service", is_transient=True, may_have_scope=False)
+    assert "systemd-run --user -p Delegate=yes" in group_advice(service, V2)
+    of_system = alice(own_path="/system.slice/run-u12.service", is_transient=True)
+    assert "sudo systemd-run -p Delegate=yes" in group_advice(of_system, V2)
+
+
+def test_a_wrong_setting_is_corrected_not_the_machine() -> None:
+    caller = alice(own_path="/user.slice/user-1000.slice/session-3.scope", cgroup_parent="/no/such")
+    for kind in (V2, "cgroup-hybrid"):
+        assert "limits.cgroup_parent, or remove that setting" in group_advice(caller, kind)
+    assert "cgroup.subtree_control of /no/such" in io_advice(caller, V2)
 
 
 def test_a_delegated_unit_holds_other_processes() -> None:

@@ -81,7 +81,7 @@ def test_a_unit_without_limits_allows_a_scope_in_its_slice(
 def test_jobs_outside_her_slice_do_not_depend_on_her_login(tmp_path: Path, proc: str, own: str) -> None:
     terms = scope_terms(machine(tmp_path, own), ALICE, proc, str(tmp_path / "linger"))
     assert terms.needs_linger
-    assert "logs out" in terms.refusal
+    assert "only while" in terms.refusal
 
 
 @pytest.mark.parametrize(

@@ -312,4 +312,7 @@ def test_the_runtime_directory_of_the_session_comes_first(
         (tmp_path / folder / "systemd").mkdir(parents=True)
         (tmp_path / folder / "systemd/private").touch()
     variables = {"XDG_RUNTIME_DIR": str(tmp_path / "session")}
-    assert manager_sockets(variables, str(tmp_path)) == [str(tmp_path / "session/systemd/private")]
+    folders = [str(tmp_path / folder) for folder in ("session", "user/1000")]
+    assert manager_sockets(variables, str(tmp_path)) == [f"{folder}/systemd/private" for folder in folders]
+    same = {"XDG_RUNTIME_DIR": f"{folders[1]}/"}
+    assert manager_sockets(same, str(tmp_path)) == [f"{folders[1]}/systemd/private"]
