@@ -2,6 +2,7 @@
 the real cgroup v2 hierarchy of this machine."""
 
 import os
+import signal
 import socket
 import sys
 import time
@@ -19,7 +20,8 @@ from joblens.agent.launch import LauncherProcess
 from joblens.agent.leaf_group import enable_controllers
 from joblens.agent.scope_terms import ScopeTerms
 from joblens.app.drivers import SystemClock
-from joblens.model.errors import AccountingUnavailable
+from joblens.model.errors import AccountingUnavailable, LaunchError
+from joblens.model.ids import new_uuid
 from joblens.model.job import Accounting
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, read_layout
 from tests.fake_systemd import Answer, FakeSystemd
@@ -148,6 +150,27 @@ def test_a_scope_that_has_ended_meanwhile_is_replaced(systemd: FakeSystemd) -> N
         assert methods(systemd) == expected
         assert groups is not None
         groups.remove()
+        launcher.abandon()
+    accountant.close()
+
+
+def test_a_launcher_that_ends_on_its_way_into_the_scope_spoils_nothing_for_the_next(
+    systemd: FakeSystemd,
+) -> None:
+    warnings: list[str] = []
+    accountant = accounting.Accountant(SystemClock(), warn=warnings.append)
+    dead, other = LauncherProcess(None), LauncherProcess(None)
+    os.kill(dead.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)  # nobody has waited for it
+    started_s = time.monotonic()
+    with pytest.raises(LaunchError, match="the launcher ended before it was ready"):
+        accountant.groups_for_process(new_uuid(), Accounting.AUTO, dead.pid)
+    assert time.monotonic() - started_s < 1.5
+    groups = accountant.groups_for_process(new_uuid(), Accounting.CGROUP, other.pid)
+    assert groups is not None
+    assert warnings == []
+    groups.remove()
+    for launcher in (dead, other):
         launcher.abandon()
     accountant.close()
 

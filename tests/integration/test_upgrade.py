@@ -117,3 +117,24 @@ def test_sigusr2_restarts_a_supervisor_without_ending_its_jobs(
     assert one.ended(uuid).status == "success"
     service.send_signal(signal.SIGTERM)  # it listens again
     assert service.wait(20) == 0
+
+
+@pytest.mark.needs("celery")
+def test_a_worker_that_is_asked_to_end_after_an_upgrade_finishes_its_job_and_ends(
+    one: Desk, processes_to_end: list[subprocess.Popen[bytes]]
+) -> None:
+    Installed(one)
+    text = one.folder / "worker.log"
+    with text.open("wb") as log:
+        command = [sys.executable, "-P", "-m", "joblens", "worker"]
+        worker = subprocess.Popen(command, env=one.env(), cwd=one.folder, stdout=log, stderr=log)
+    processes_to_end.append(worker)
+    wait_until(lambda: "jobs at a time" in text.read_text(), what="the worker", timeout=40)
+    uuid = one.submit("--queue", "default", "--", "sleep", "4")
+    one.running(uuid)
+    (one.folder / "site" / "joblens" / "__init__.py").touch()
+    wait_until(lambda: "restarts in place when" in text.read_text(), what="the upgrade to be noticed")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(40) == 0
+    assert one.ended(uuid).status == "success"
+    shutil.rmtree(one.spool / "broker")  # stays for the next worker

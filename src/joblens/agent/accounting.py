@@ -9,7 +9,7 @@ from msgspec import Struct
 from joblens.agent.group_places import GROUP_HINT
 from joblens.agent.groups import GroupFactory, JobGroups
 from joblens.agent.meter import JobMeter
-from joblens.model.errors import AccountingUnavailable
+from joblens.model.errors import AccountingUnavailable, LaunchError, ProbeError
 from joblens.model.job import BY_AFFINITY, Accounting, Job, Requirements
 from joblens.ports.clock import Clock
 from joblens.ports.probe import Probe
@@ -98,7 +98,8 @@ class Accountant:
     def groups_for_process(self, name: str, accounting: Accounting, pid: int | None) -> JobGroups | None:
         """Fresh control groups for jobs that `pid` starts, a launcher of ours that has yet to start one, or
         None where the process tree has to do. It is moved into a systemd scope where groups can only be made
-        there. `pid` None: only where that needs no scope. `name`: never used before, and never again."""
+        there. `pid` None: only where that needs no scope. `name`: never used before, and never again. Raises
+        LaunchError when the launcher has ended."""
         if accounting is Accounting.PROCESS_TREE:
             return None
         factory = self._factory_in_scope(pid) if pid is not None else None
@@ -144,10 +145,13 @@ class Accountant:
         if not self.needs_scope(Accounting.AUTO) or self._scope is None:
             return None
         from joblens.agent.systemd_manager import ManagerError
+        from joblens.agent.systemd_scope import is_alive
 
         try:
             return self._scope.take_in(pid)
-        except (OSError, AccountingUnavailable, ManagerError) as error:
+        except (OSError, AccountingUnavailable, ManagerError, ProbeError) as error:
+            if not is_alive(pid):
+                raise LaunchError(f"the launcher ended before it was ready for a job ({error})") from error
             self._why_no_scope = f"no systemd scope: {error}"  # not asked again
             if self._warn is not None:
                 self._warn(f"jobs are measured less exactly: {self._why_no_scope}")

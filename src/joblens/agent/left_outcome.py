@@ -4,6 +4,7 @@ ledger of its slot."""
 import ast
 import os
 
+import msgspec
 from msgspec import Struct
 
 from joblens.agent.launch import exit_usage_of
@@ -53,8 +54,11 @@ def _outcome_in_ledger(job: LedgerJob | None) -> LeftOutcome | None:
 def _read_file(spool_dir: str, uuid: str) -> LeftOutcome | None:
     try:
         with open(outcome_path(spool_dir, uuid), encoding="ascii", errors="surrogateescape") as file:
-            status, totals, ended_at_us, ended_ns, logs_dir, *counters = ast.literal_eval(file.read())
+            status, totals, ended_at_us, ended_ns, logs_dir, *others = ast.literal_eval(file.read())
+        if not isinstance(totals, tuple):
+            return None
         # Launchers of earlier versions noted no counters.
-        return LeftOutcome(status, exit_usage_of(totals), ended_at_us, ended_ns, logs_dir, *counters)
-    except (OSError, ValueError, SyntaxError, TypeError):
-        return None
+        counters = msgspec.convert(others[0] if others else {}, dict[str, bytes])
+        return LeftOutcome(status, exit_usage_of(totals), ended_at_us, ended_ns, logs_dir, counters)
+    except (OSError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None  # MsgspecError is a ValueError, too

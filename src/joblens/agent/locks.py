@@ -13,6 +13,7 @@ from joblens.stores.private_files import open_with_folder
 
 _FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length, pid
 _POLL_S = 0.01
+_INHERITED = "_JOBLENS_LOCK_DESCRIPTOR"
 _held: set[str] = set()  # by this process: the kernel does not tell a process of its own locks
 
 
@@ -26,7 +27,9 @@ class SupervisorLock:
 
     def take(self) -> bool:
         while True:
-            descriptor = open_with_folder(self._path, os.O_RDWR)
+            descriptor = self._inherited()
+            if descriptor < 0:
+                descriptor = open_with_folder(self._path, os.O_RDWR)
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -58,10 +61,23 @@ class SupervisorLock:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def keep_across_exec(self) -> None:
-        """The kernel's lock belongs to the process: it stays while the file stays open."""
-        if self._descriptor is not None:
-            os.set_inheritable(self._descriptor, True)
+    def keep_across_exec(self) -> dict[str, str]:
+        """The kernel's lock belongs to the process: it stays while the file stays open. Returns environment
+        variables by which `take` finds it after the exec."""
+        if self._descriptor is None:
+            return {}
+        os.set_inheritable(self._descriptor, True)
+        return {_INHERITED: str(self._descriptor)}
+
+    def _inherited(self) -> int:
+        """Descriptor of the file from before an exec of this process; -1: there is none. To open another and
+        close either would release the lock."""
+        with contextlib.suppress(ValueError, OSError):
+            descriptor = int(os.environ.pop(_INHERITED, "-1"))
+            if descriptor > 2 and _is_at(descriptor, self._path):
+                os.set_inheritable(descriptor, False)
+                return descriptor
+        return -1
 
     def holder(self) -> int | None:
         """The pid of the process that holds it, or None when there is none."""

@@ -16,6 +16,7 @@ from joblens.probes.cgroup_layout import CgroupLayout
 from joblens.probes.kernel_files import read_text
 
 LINGER = "/var/lib/systemd/linger"
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"  # a constant of the kernel
 _UNIT_ENDS = (".scope", ".service")
 # libpod-<id>.scope, docker-<id>.scope, cri-containerd-<id>.scope, crio-<id>.scope …
 _CONTAINER = re.compile(r"(^|-)[0-9a-f]{64}\.scope$")
@@ -141,4 +142,10 @@ def _sees_other_pids(proc: str) -> bool:
             return True
     except OSError:
         return True
-    return (read_text(f"{proc}/1/comm") or "").strip() not in ("systemd", "init")
+    first = read_text(f"{proc}/1/comm")
+    if first is not None:
+        return first.strip() not in ("systemd", "init")
+    try:  # a /proc with hidepid does not show processes of others
+        return os.readlink(f"{proc}/self/ns/pid") != _FIRST_PID_NAMESPACE
+    except OSError:
+        return True

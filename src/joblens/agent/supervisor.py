@@ -105,6 +105,10 @@ class Supervisor:
             self._next_look_s = 0.0
             self._idle_since_s = time.monotonic()
 
+    @property
+    def is_asked_to_end(self) -> bool:
+        return self._is_asked_to_end
+
     def hosted(self, uuid: str) -> Hosted | None:
         return self._hosted.get(uuid)
 

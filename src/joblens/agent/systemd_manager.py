@@ -41,6 +41,7 @@ PATIENCE_S = 2.0
 NO_LIMIT = (1 << 64) - 1  # of TasksMax
 _MAX_MESSAGE_BYTES = 1 << 20  # systemd's largest signals have a few KiB
 _MAX_LINE_BYTES = 1024
+_MAX_REASON = 300
 _POLL_FIRST_S, _POLL_LAST_S = 0.001, 0.01
 _SYSTEMD = "org.freedesktop.systemd1"
 _MANAGER_PATH = "/org/freedesktop/systemd1"
@@ -277,8 +278,8 @@ class _Connection:
             if message is None or message.fields.get(MEMBER) != "JobRemoved" or message.kind != SIGNAL:
                 continue
             values = _values(message, "uoss")
-            if values[1] == job and values[3] != "done":
-                raise ManagerError(f"systemd could not start {values[2]}: {values[3]}")
+            if values[1] == job and not (values[3] == "done" and is_done()):
+                raise ManagerError(f"systemd could not start {_printable(values[2])}: {_printable(values[3])}")
 
     # ---- bytes -------------------------------------------------------------------------------
 
@@ -383,4 +384,10 @@ def _refusal(message: Message) -> ManagerError:
     text = ""
     if str(message.fields.get(SIGNATURE, "")).startswith("s"):
         text = _values(message, "s")[0]
-    return ManagerError(f"systemd refused: {text or name or 'no reason given'}", name)
+    return ManagerError(f"systemd refused: {_printable(text or name) or 'no reason given'}", name)
+
+
+def _printable(text: str) -> str:
+    """One short line without control characters: a peer chose the text, and a terminal may show it."""
+    line = "".join(each if each.isprintable() else "?" for each in text)
+    return line if len(line) <= _MAX_REASON else f"{line[:_MAX_REASON]}…"

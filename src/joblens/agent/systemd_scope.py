@@ -10,10 +10,11 @@ import threading
 from joblens.agent.groups import GroupFactory
 from joblens.agent.scope_terms import ScopeTerms
 from joblens.agent.systemd_manager import NO_LIMIT, ManagerError, Scope, SystemdManager
-from joblens.model.errors import AccountingUnavailable
+from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.model.ids import new_uuid
 from joblens.probes.cgroup_layout import CgroupLayout, read_layout
-from joblens.probes.kernel_files import read_text
+from joblens.probes.kernel_files import read_bytes, read_text
+from joblens.probes.proc_files import parse_stat
 
 LEAF = "joblens-self"
 
@@ -31,7 +32,7 @@ class OwnScope:
 
     def take_in(self, pid: int) -> GroupFactory:
         """Moves a launcher of ours into the scope; groups of its jobs can be made until it ends. Raises
-        ManagerError, AccountingUnavailable or OSError."""
+        ManagerError, AccountingUnavailable, ProbeError or OSError."""
         with self._lock:
             if self._factory is not None and self._attach(pid):
                 return self._factory
@@ -47,7 +48,8 @@ class OwnScope:
         try:
             self._manager.attach(self._unit, f"/{LEAF}", [pid])
         except ManagerError as error:
-            if not error.name:  # no answer, which is no word about the scope
+            # Without an answer nothing is known of the scope. A process that has ended cannot be attached.
+            if not error.name or not is_alive(pid):
                 raise
             return False
         return True
@@ -60,10 +62,22 @@ class OwnScope:
             tasks_max=NO_LIMIT if tasks_max is None else tasks_max,
             description=f"Jobs of joblens (process {os.getpid()})",
         )
-        end = f"/{self._unit}"
-        self._manager.start_scope(
-            scope, pid, lambda: (read_text(f"/proc/{pid}/cgroup") or "").rstrip().endswith(end)
-        )
+        self._manager.start_scope(scope, pid, lambda: self._is_inside(pid))
+
+    def _is_inside(self, pid: int) -> bool:
+        if (read_text(f"/proc/{pid}/cgroup") or "").rstrip().endswith(f"/{self._unit}"):
+            return True
+        if not is_alive(pid):  # it never comes
+            raise ManagerError(f"the launcher (process {pid}) ended before it was in {self._unit}")
+        return False
+
+
+def is_alive(pid: int) -> bool:
+    """False also for a process that has ended and that nobody has waited for."""
+    try:
+        return parse_stat(read_bytes(f"/proc/{pid}/stat")).is_alive
+    except (OSError, ValueError, ProbeError):
+        return False
 
 
 def enter_leaf(layout: CgroupLayout | None = None, pid: int | None = None) -> str:

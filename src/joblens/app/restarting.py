@@ -8,8 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import joblens
 from joblens.model.errors import SupervisorError
@@ -17,6 +18,7 @@ from joblens.model.errors import SupervisorError
 _POLL_S = 1.0
 _PATIENCE_S = 300.0
 _ENDING = (signal.SIGTERM, signal.SIGINT)
+_WAKING = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Installation:
@@ -43,28 +45,44 @@ def _identity(path: str) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def restart(module: str, env: Mapping[str, str]) -> None:
+def restart(
+    module: str, env: Mapping[str, str], *, was_asked_to_end: Callable[[], bool] = lambda: False
+) -> None:
     """Executes this process's command line again, once the new version's `module` can be imported. `env`: is
-    added to the environment. Raises SupervisorError."""
-    wait_until_importable(module)
+    added to the environment. `was_asked_to_end`: by a signal that came since this process decided to restart.
+    The restarted process gets that signal, and those that come meanwhile. Raises SupervisorError."""
+    received: list[int] = []
+    signal.set_wakeup_fd(-1)  # the loop may be closed
+    for number in _ENDING:
+        signal.signal(number, lambda number, _: received.append(number))
+    # Until the new handlers are there: by default these would end it.
+    for number in _WAKING:
+        signal.signal(number, signal.SIG_IGN)
+    if callable(signal.getsignal(signal.SIGHUP)):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    wait_until_importable(module, is_ending=lambda: bool(received) or was_asked_to_end())
     arguments = [argument for argument in sys.orig_argv[1:] if argument != "--detach"]
-    # Until its handlers are there: a nudge would end it, and an end would leave its jobs behind.
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    if received or was_asked_to_end():
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # pending until the new handlers are there
     try:
         os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **env})
     except OSError as error:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         raise SupervisorError(f"cannot start again: {sys.executable}: {error.strerror}") from error
 
 
-def wait_until_importable(module: str, patience_s: float = _PATIENCE_S) -> None:
-    """Waits while an installer replaces files. Raises SupervisorError."""
+def wait_until_importable(
+    module: str, patience_s: float = _PATIENCE_S, is_ending: Callable[[], bool] = lambda: False
+) -> None:
+    """Waits while an installer replaces files. `is_ending`: this process was asked to end, and tries only
+    once more. Raises SupervisorError."""
     deadline_s = time.monotonic() + patience_s
     while not _is_importable(module):
-        if time.monotonic() > deadline_s:
+        if time.monotonic() > deadline_s or is_ending():
             raise SupervisorError(
                 f"the joblens that was installed meanwhile cannot be imported ({module})",
-                hint="install it again; jobs that run go on",
+                hint="install it again; running jobs continue",
             )
         time.sleep(_POLL_S)
 

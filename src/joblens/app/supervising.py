@@ -30,7 +30,7 @@ def log(text: str) -> None:
 def stay(settings: Settings, *, has_own_group: bool) -> None:
     """For a service manager: until it is told to end. Where another supervisor is at work, after that one.
     `has_own_group`: this process stands alone in a control group that it may divide among the jobs."""
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    _ignore_wake_ups()
     if has_own_group:
         parent = own_group()
         settings = replace(settings, limits=replace(settings.limits, cgroup_parent=parent))
@@ -47,13 +47,19 @@ def supervise(
     """Until it has been idle for so long (None: for ever); False when another one is at work already.
     `when_there` is called once one is, be it this or the other."""
     # Before the lock: a nudge may come as soon as it is held, and would end a process that does not listen.
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    _ignore_wake_ups()
     lock = SupervisorLock(spool_dir(store_name(settings)))
     is_first = lock.take()
     when_there()
     if is_first:
         _supervise(settings, lock, idle_s)
     return is_first
+
+
+def _ignore_wake_ups() -> None:
+    """Until the supervisor handles them: by default each would end this process."""
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -> None:
@@ -95,21 +101,23 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
     finally:
         after_jobs.close()
         if must_restart:
-            _restart(kit, settings, lock, own_log)
+            _restart(kit, settings, lock, own_log, supervisor)
         close_kit(kit)
         lock.release()
         remove_idle_folders(kit.spool_dir)
         own_log.info("the supervisor ends")
 
 
-def _restart(kit: Kit, settings: Settings, lock: SupervisorLock, own_log: OwnLog) -> None:
+def _restart(
+    kit: Kit, settings: Settings, lock: SupervisorLock, own_log: OwnLog, supervisor: Supervisor
+) -> None:
     """Leaves running jobs to their launchers; they are adopted after the restart. Nothing is imported on the
     way: it could be another version's."""
     kit.sampler.close()
     kit.recorder.close()
     own_log.warn("restarts in place, as another version of joblens was installed or somebody asked for it")
-    lock.keep_across_exec()
-    restart("joblens.app.supervising", store_environment(settings))
+    env = {**store_environment(settings), **lock.keep_across_exec()}
+    restart("joblens.app.supervising", env, was_asked_to_end=lambda: supervisor.is_asked_to_end)
 
 
 def _open_log(settings: Settings) -> OwnLog:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -220,6 +221,7 @@ class RunningWorker:
         self._worker: QueueWorker | None = None
         self._hired = options.hired
         self._is_asking_why = False
+        self._is_asked_to_end = False  # by a signal
         fences: list[FencedStore] = []
         journaled: list[JournaledStore] = []
 
@@ -319,7 +321,7 @@ class RunningWorker:
                 hearing.stop()
                 thread.join(_HEARING_PATIENCE_S)
             self.close()
-        if upgrade.is_due:
+        if upgrade.is_due and not self._is_asked_to_end:
             restart("joblens.app.worker_running", self._environ)
 
     def _take_signals(self, hearing: Hearing | None) -> None:
@@ -329,7 +331,8 @@ class RunningWorker:
             if hearing is not None and self._hired is None:
                 hearing.stop()
             is_by_cluster = number == signal.SIGTERM and self._hired is not None
-            loop.call(self._give_up_place if is_by_cluster else self._end)
+            is_first, self._is_asked_to_end = not self._is_asked_to_end, True
+            loop.call(self._give_up_place if is_by_cluster else partial(self._end, is_first=is_first))
 
         signal.signal(signal.SIGUSR1, lambda *_: worker.look_now())
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -339,12 +342,13 @@ class RunningWorker:
         signal.set_wakeup_fd(loop.wake_fd, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # blocked by a restart
 
-    def _end(self) -> None:
-        """Finishes what runs, unless systemd ends that, too, at logout or shutdown: then it is given back."""
+    def _end(self, *, is_first: bool) -> None:
+        """Finishes running jobs, unless systemd ends them, too, at logout or shutdown: then they are given
+        back. `is_first`: the first signal to end."""
         worker = self.worker
-        if worker.has_jobs and not worker.is_ending and stop_reason({system_unit()}):
+        if is_first and worker.has_jobs and stop_reason({system_unit()}):
             worker.give_up_place()
-        else:
+        elif not is_first or not worker.is_ending:  # else it finishes them already, for an upgrade
             worker.end()
 
     def _give_up_place(self) -> None:

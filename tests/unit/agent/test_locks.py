@@ -120,3 +120,24 @@ def test_a_lock_whose_file_was_taken_away_is_taken_anew(tmp_path: Path) -> None:
         assert lock.take()
     assert path.exists()
     lock.release()
+
+
+HELD = """
+import os, sys
+from joblens.agent.locks import SupervisorLock
+
+lock = SupervisorLock(sys.argv[1])
+assert lock.take()
+if "AGAIN" not in os.environ or os.environ.pop("AGAIN") == "1":
+    again = "0" if "SECOND" in os.environ else "1"
+    env = {**os.environ, **lock.keep_across_exec(), "AGAIN": again, "SECOND": "1"}
+    os.execve(sys.executable, sys.orig_argv, env)
+path = os.path.join(sys.argv[1], "supervisor.lock")
+held = [fd for fd in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{fd}") == path]
+print(len(held), [os.get_inheritable(int(fd)) for fd in held], [name for name in os.environ if "DESCR" in name])
+"""
+
+
+def test_after_two_restarts_in_place_there_is_one_descriptor_that_no_job_inherits(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HELD, str(tmp_path)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "1 [False] []\n"

@@ -192,5 +192,16 @@ def test_a_process_that_systemd_knows_by_another_number_gets_no_scope(tmp_path: 
     assert "pid namespace" in scope_terms(layout, ALICE, proc).refusal
 
 
+@pytest.mark.parametrize(("namespace", "is_allowed"), [("4026531836", True), ("4026532211", False)])
+def test_where_proc_hides_the_processes_of_others_the_namespace_decides(
+    tmp_path: Path, proc: str, namespace: str, is_allowed: bool
+) -> None:
+    Path(proc, "1", "comm").unlink()
+    links = Path(proc, str(os.getpid()), "ns")
+    links.mkdir(parents=True)
+    (links / "pid").symlink_to(f"pid:[{namespace}]")
+    assert (scope_terms(machine(tmp_path, OWN), ALICE, proc).refusal == "") is is_allowed
+
+
 def test_a_machine_without_pure_v2_has_no_scopes() -> None:
     assert "no pure cgroup v2" in scope_terms(CgroupLayout(kind="cgroup-hybrid")).refusal

@@ -124,3 +124,37 @@ def test_an_outcome_of_an_earlier_version_has_no_counters(tmp_path: Path) -> Non
     left = read_left_outcome(str(tmp_path), "u", None)
     assert left is not None
     assert left.counters == {}
+
+
+@pytest.mark.parametrize("text", [b"no numbers", b"", b"\xff 1\nusage_usec x\n", b"8:0 rbytes=x\n"])
+def test_counters_that_cannot_be_read_are_not_used(gone: Gone, text: bytes) -> None:
+    gone.contents = dict.fromkeys(gone.contents, text)
+    gone.leave_outcome(with_counters=True)
+    usage = gone.settle()[0].usage
+    assert usage.cpu_total_usec == 700_000
+    assert "cpu_total_usec" in usage.lower_bounds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "(0, None, 1, 2, '', {})",
+        f"(0, {(0,) * len(TOTALS)}, 1, 2, '', {{1: b''}})",
+        f"(0, {(0,) * len(TOTALS)}, 1, 2, '', {{'/a': 5}})",
+        "(" * 5000,
+        "\0",
+    ],
+    ids=["empty", "no totals", "no paths", "no contents", "deep", "zero"],
+)
+def test_an_outcome_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "u.outcome").write_text(text)
+    assert read_left_outcome(str(tmp_path), "u", None) is None
+
+
+def test_more_facts_of_a_later_version_are_skipped(tmp_path: Path) -> None:
+    totals = (0,) * len(TOTALS)
+    (tmp_path / "u.outcome").write_text(ascii((0, totals, 1, 2, "", {"/a": b"1"}, "more")))
+    left = read_left_outcome(str(tmp_path), "u", None)
+    assert left is not None
+    assert (left.counters, left.slot_job) == ({"/a": b"1"}, None)

@@ -142,6 +142,31 @@ def test_the_path_of_a_unit_has_letters_and_digits_only() -> None:
     assert unit_path("1é.scope") == "/org/freedesktop/systemd1/unit/_31_c3_a9_2escope"
 
 
+def test_a_scope_that_started_without_its_process_is_not_waited_for(
+    serve: Callable[[Callable[[socket.socket], None]], str],
+) -> None:
+    def talk(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(b"OK 1\r\n")
+        connection.recv(4096)
+        reply = message(2, [(5, "u", 1), (8, "g", "o")], struct.pack("<I", len(JOB)) + JOB.encode() + b"\0")
+        connection.sendall(reply + signal("JobRemoved", "uoss", (42, JOB, "joblens-1.scope", "done")))
+        connection.recv(4096)
+
+    path = serve(talk)
+    with pytest.raises(ManagerError, match=r"systemd could not start joblens-1\.scope: done"):
+        SystemdManager([path], 5.0).start_scope(Scope(unit="joblens-1.scope"), 4711, lambda: False)
+
+
+def test_a_refusal_can_neither_control_a_terminal_nor_fill_it(make: Making) -> None:
+    text = "\x1b]0;title\x07 no\nentry \u202e" + "x" * 5000
+    fake = make(AttachProcessesToUnit=lambda *_: ("error", ("org.x.Denied", text)))
+    with pytest.raises(ManagerError) as refused:
+        manager(fake).attach("a.scope", "/x", [1])
+    assert str(refused.value).startswith("systemd refused: ?]0;title? no?entry ?xxx")
+    assert len(str(refused.value)) < 400
+
+
 def test_signals_and_replies_to_others_are_skipped(make: Making) -> None:
     fake = make(Get=lambda *_: ("v", (("s", "running"),)))
     stranger = message(2, [(5, "u", 1000)], b"")
