@@ -280,7 +280,9 @@ class _Connection:
                 continue
             values = _values(message, "uoss")
             if values[1] == job and not (values[3] == "done" and is_done()):
-                raise ManagerError(f"systemd could not start {_printable(values[2])}: {_printable(values[3])}")
+                raise ManagerError(
+                    f"systemd could not start {_printable(values[2])}: {_printable(values[3])}"
+                )
 
     # ---- bytes -------------------------------------------------------------------------------
 
