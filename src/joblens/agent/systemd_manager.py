@@ -220,7 +220,7 @@ class _Connection:
         peer = struct.unpack("=iII", credentials)[1]
         if peer not in (0, os.geteuid()):
             raise ManagerError(f"{self._path} belongs to a process of uid {peer}")
-        # In one piece: systemd does not look at what it has read together with BEGIN but after it.
+        # In one piece: systemd ignores bytes that it has read together with BEGIN but that come after it.
         self._send(f"\0AUTH EXTERNAL {str(os.geteuid()).encode().hex()}\r\nBEGIN\r\n".encode())
         answer = self._line()
         if not answer.startswith(b"OK"):
@@ -271,7 +271,7 @@ class _Connection:
 
     def wait_for_job(self, job: str, is_done: Callable[[], bool]) -> None:
         """Waits for the end of a job of the manager. Signals tell it at once on a private connection; a
-        message bus sends none, as nobody subscribed."""
+        message bus sends none without a subscription."""
         pause_s = _POLL_FIRST_S
         while not is_done():
             message = self._next(pause_s)
