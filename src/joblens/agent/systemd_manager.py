@@ -11,6 +11,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any, Self
 
 from msgspec import Struct
@@ -155,7 +156,9 @@ class SystemdManager:
         sockets = manager_sockets() if self._sockets is None else self._sockets
         if not sockets:
             raise ManagerError("no systemd manager runs for this user")
-        if not _silent.isdisjoint(sockets):
+        # The bus alone may be silent: login_session asks it, too. Sockets before it are still good.
+        sockets = list(takewhile(lambda path: path not in _silent, sockets))
+        if not sockets:
             patience = f"{self._patience_s:g} s"
             raise ManagerError(
                 f"the systemd manager has not answered within {patience}, and is not asked again"
