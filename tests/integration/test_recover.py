@@ -333,7 +333,7 @@ def test_watch_checks_a_run_as_resume_does_before_it_resumes_it(desk: WorkflowDe
     driver = desk.start("run", desk.write(flow), "-o", "elsewhere")
     desk.wait_for_line("ran", "x")
     driver.kill()
-    driver.wait()
+    driver.communicate(timeout=30)
     (desk.folder / "go").touch()
     wait_until(lambda: not list((desk.folder / "elsewhere").rglob("*.lock")), what="the launcher to end")
     shutil.rmtree(desk.folder / "elsewhere")

@@ -119,6 +119,25 @@ def test_sigusr2_restarts_a_supervisor_without_ending_its_jobs(
     assert service.wait(20) == 0
 
 
+def test_a_supervisor_that_is_asked_to_end_during_its_restart_ends_its_jobs_too(
+    one: Desk, processes_to_end: list[subprocess.Popen[bytes]]
+) -> None:
+    command = [sys.executable, "-P", "-m", "joblens", "supervisor", "--stay"]
+    text = one.folder / "stay.log"
+    with text.open("wb") as log:
+        service = subprocess.Popen(command, env=one.env(), cwd=one.folder, stderr=log)
+    processes_to_end.append(service)
+    wait_until(lambda: one.supervisor_pid() == service.pid, what="the supervisor")
+    uuid = one.submit("--", "sleep", "60")
+    one.running(uuid)
+    service.send_signal(signal.SIGUSR2)
+    wait_until(lambda: "restarts in place" in text.read_text(), what="the restart to begin")
+    service.send_signal(signal.SIGTERM)
+    assert service.wait(40) == 0
+    assert one.ended(uuid).status == "cancelled"
+    assert "Traceback" not in text.read_text()
+
+
 @pytest.mark.needs("celery")
 def test_a_worker_that_is_asked_to_end_after_an_upgrade_finishes_its_job_and_ends(
     one: Desk, processes_to_end: list[subprocess.Popen[bytes]]

@@ -165,7 +165,7 @@ class Accountant:
 
         terms = scope_terms(read_layout())
         if terms.refusal:
-            # Outside of units of systemd nobody expects one: there the own group is the reason.
+            # Outside of units of systemd no scope is expected: there the own group is the reason.
             self._why_no_scope = f"no systemd scope: {terms.refusal}" if terms.is_unit else ""
             return
         from joblens.agent.systemd_manager import manager_sockets

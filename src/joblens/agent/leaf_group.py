@@ -63,7 +63,7 @@ def missing_controllers(directory: str) -> dict[str, str]:
 
 
 def holds_processes(directory: str) -> bool:
-    """Whether processes keep the kernel from giving controllers to groups below. Those in the root of all
+    """Whether processes keep the kernel from giving controllers to groups below. Processes in the root of all
     groups, which has no type, do not."""
     if not os.path.exists(f"{directory}/cgroup.type"):
         return False

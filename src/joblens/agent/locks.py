@@ -24,6 +24,7 @@ class SupervisorLock:
     def __init__(self, spool_dir: str, name: str = "supervisor") -> None:
         self._path = os.path.join(spool_dir, f"{name}.lock")
         self._descriptor: int | None = None
+        self.is_inherited = False  # this process held it before an exec
 
     def take(self) -> bool:
         while True:
@@ -76,6 +77,7 @@ class SupervisorLock:
             descriptor = int(os.environ.pop(_INHERITED, "-1"))
             if descriptor > 2 and _is_at(descriptor, self._path):
                 os.set_inheritable(descriptor, False)
+                self.is_inherited = True
                 return descriptor
         return -1
 

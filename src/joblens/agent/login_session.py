@@ -61,7 +61,7 @@ class SystemBus:
 
 
 class LoginRules(Struct, frozen=True, kw_only=True):
-    """What logind does at this user's logout."""
+    """Rules of logind for this user's logout."""
 
     is_lingering: bool
     kills_processes: bool  # of the session

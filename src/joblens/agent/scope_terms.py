@@ -83,7 +83,7 @@ def is_lingering(user: str, folder: str = LINGER) -> bool:
 
 
 def _why_not_a_unit(own_path: str, names: list[str]) -> str:
-    """Why the group of this process is not one that systemd made for a unit and nobody else divides."""
+    """Why the group of this process is not one that systemd made for a unit and no other program divides."""
     if slurm_step(own_path):
         return f"{own_path} belongs to a Slurm step, which counts and ends its processes by that group"
     if any(_CONTAINER.search(name) or name.startswith("kubepods") for name in names):

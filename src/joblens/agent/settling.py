@@ -246,7 +246,7 @@ class Settling:
         return self._with_own_peak(sample) if sample is not None else None
 
     def _final_sample(self, meter: JobMeter | None) -> Sample | None:
-        """None: nobody knows what the groups said at the end."""
+        """None: the last counters of its groups are not known."""
         if self._slot is not None:
             ended_at_us, elapsed_us = self._when_it_ended()
             return Sample(at_us=ended_at_us, elapsed_us=elapsed_us, **self._slot.last)
@@ -266,7 +266,7 @@ class Settling:
         if left is None:
             return None
         meter.has_end = True
-        # Whoever looked up to now has only just stopped: what is read now is of the end.
+        # The process that measured it until now has only just stopped: counters of now are those of the end.
         beside = meter.beside() if self._seen.meter is not None else {}
         return _sample_of(left, *self._when_it_ended(), self._summary.last, beside)
 

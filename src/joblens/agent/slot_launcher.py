@@ -335,7 +335,7 @@ class SlotLauncher:
             pass  # a full disk: the owner will hear of it, if it lives
 
     def _end_outlived(self) -> None:
-        """The owner is gone. The groups may go with the last process in them, so nobody can do this later."""
+        """The owner is gone. The groups may go with the last process in them, so it cannot be done later."""
         self._reap_rest(_ENDING_NS)
         if self.outlived:
             from launcher_leash import end_job  # type: ignore[import-not-found]

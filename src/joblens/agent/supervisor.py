@@ -76,6 +76,7 @@ class Supervisor:
         self._is_asked_to_end = False
         self._is_outdated = is_outdated
         self._must_restart = False
+        self._has_disowned = False  # jobs from before a restart in place
         self._is_asking = False  # the store, what there is to do
         self._is_recovering = False  # on a thread
         self._trouble = ""
@@ -90,7 +91,6 @@ class Supervisor:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it outlives the terminal
         signal.set_wakeup_fd(self._kit.loop.wake_fd, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # blocked by a restart
-        self._disown_former_jobs()
         self._sweep()
         self._kit.loop.add_timed(self)
         while True:
@@ -151,6 +151,9 @@ class Supervisor:
         self._trouble = str(error)
 
     def _look(self, unfinished: list[Record], asked_to_end: Mapping[str, CancelAsked]) -> None:
+        if not self._has_disowned:  # before it starts the first one
+            self._recovery.disown(unfinished, self._kit.owner)
+            self._has_disowned = True
         others = [record for record in unfinished if record.job.uuid not in self._hosted]
         self._recover_later(others)
         for uuid in asked_to_end:
@@ -238,11 +241,6 @@ class Supervisor:
 
     # ---- what earlier owners left --------------------------------------------------------------------
 
-    def _disown_former_jobs(self) -> None:
-        with contextlib.suppress(JoblensError):
-            unfinished = self._kit.recorder.read(lambda store: store.running())
-            self._recovery.disown(unfinished, self._kit.owner)
-
     def _recover_later(self, unfinished: list[Record]) -> None:
         """On a thread of its own: it reads the store, and may wait for launchers."""
         if self._is_recovering:
@@ -294,6 +292,8 @@ class Supervisor:
             self._report_trouble(error)  # the next look tries again
         finally:
             are_adopted.set()
+        if self._is_asked_to_end:
+            self._stop_all()
 
     def _adopt(self, record: Record, seen: Seen) -> None:
         self._log(f"job {record.job.uuid}: adopted from a dead owner")
@@ -341,7 +341,8 @@ class Supervisor:
         if self._hosted or self._is_recovering:
             return False
         if self._is_asked_to_end:
-            return True
+            # Jobs from before a restart have to be adopted before they can be ended.
+            return self._has_disowned or not self._lock.is_inherited or bool(self._trouble)
         if not self._next_look_s:
             return False  # it has not looked yet
         if self._is_asking:

@@ -11,6 +11,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any, Self
 
 from msgspec import Struct
@@ -154,7 +155,9 @@ class SystemdManager:
         sockets = manager_sockets() if self._sockets is None else self._sockets
         if not sockets:
             raise ManagerError("no systemd manager runs for this user")
-        if not _silent.isdisjoint(sockets):
+        # The bus alone may be silent: login_session asks it, too. Sockets before it are still good.
+        sockets = list(takewhile(lambda path: path not in _silent, sockets))
+        if not sockets:
             patience = f"{self._patience_s:g} s"
             raise ManagerError(
                 f"the systemd manager has not answered within {patience}, and is not asked again"
@@ -219,7 +222,7 @@ class _Connection:
         peer = struct.unpack("=iII", credentials)[1]
         if peer not in (0, os.geteuid()):
             raise ManagerError(f"{self._path} belongs to a process of uid {peer}")
-        # In one piece: systemd does not look at what it has read together with BEGIN but after it.
+        # In one piece: systemd ignores bytes that it has read together with BEGIN but that come after it.
         self._send(f"\0AUTH EXTERNAL {str(os.geteuid()).encode().hex()}\r\nBEGIN\r\n".encode())
         answer = self._line()
         if not answer.startswith(b"OK"):
@@ -270,7 +273,7 @@ class _Connection:
 
     def wait_for_job(self, job: str, is_done: Callable[[], bool]) -> None:
         """Waits for the end of a job of the manager. Signals tell it at once on a private connection; a
-        message bus sends none, as nobody subscribed."""
+        message bus sends none without a subscription."""
         pause_s = _POLL_FIRST_S
         while not is_done():
             message = self._next(pause_s)

@@ -73,7 +73,7 @@ class OwnScope:
 
 
 def is_alive(pid: int) -> bool:
-    """False also for a process that has ended and that nobody has waited for."""
+    """False also for a zombie."""
     try:
         return parse_stat(read_bytes(f"/proc/{pid}/stat")).is_alive
     except (OSError, ValueError, ProbeError):

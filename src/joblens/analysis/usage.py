@@ -208,8 +208,8 @@ class _Total:
             group = "memory_parts"
         if group not in missed and field not in missed:
             return False
-        # What was waited for is complete, whatever the probe missed of the living. A group also counts
-        # processes that nobody waits for, so without its last reading nothing is certain.
+        # Usage of processes that were waited for is complete, even if the probe missed living ones. A group
+        # also counts processes that no parent waits for, so without its last reading nothing is certain.
         return not self._is_of_waited(number) or (self.has_group and not self.has_end)
 
     def add_cpu(self) -> None:

@@ -115,7 +115,7 @@ def _restart(
     way: it could be another version's."""
     kit.sampler.close()
     kit.recorder.close()
-    own_log.warn("restarts in place, as another version of joblens was installed or somebody asked for it")
+    own_log.warn("restarts in place: another version of joblens was installed, or SIGUSR2 asked for it")
     env = {**store_environment(settings), **lock.keep_across_exec()}
     restart("joblens.app.supervising", env, was_asked_to_end=lambda: supervisor.is_asked_to_end)
 

@@ -337,7 +337,7 @@ class RunningWorker:
         signal.signal(signal.SIGUSR1, lambda *_: worker.look_now())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, end)
-        if not os.isatty(2):  # a service: nobody hung up. To ignore it would be handed down to jobs.
+        if not os.isatty(2):  # a service. Jobs would inherit SIG_IGN, but not a handler.
             signal.signal(signal.SIGHUP, lambda *_: None)
         signal.set_wakeup_fd(loop.wake_fd, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # blocked by a restart

@@ -218,9 +218,12 @@ class CgroupProbe:
         descriptor = _open_answering(path)
         if descriptor is None:
             return None
-        text = os.pread(descriptor, _READ_SIZE, 0)
-        os.close(descriptor)
-        return text
+        try:
+            return os.pread(descriptor, _READ_SIZE, 0)
+        except OSError:  # the group went away just now
+            return None
+        finally:
+            os.close(descriptor)
 
     def _gone(self, error: OSError) -> ProbeError:
         return ProbeError(f"the job's control group {self._main} cannot be read: {error.strerror}")

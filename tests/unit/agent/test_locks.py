@@ -134,7 +134,7 @@ if "AGAIN" not in os.environ or os.environ.pop("AGAIN") == "1":
     os.execve(sys.executable, sys.orig_argv, env)
 path = os.path.join(sys.argv[1], "supervisor.lock")
 held = [fd for fd in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{fd}") == path]
-names = [name for name in os.environ if "DESCR" in name]
+names = [name for name in os.environ if "DESCRIPTOR" in name]
 print(len(held), [os.get_inheritable(int(fd)) for fd in held], names)
 """
 

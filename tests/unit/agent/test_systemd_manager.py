@@ -191,6 +191,17 @@ def test_the_next_socket_is_tried_when_nobody_listens_at_the_first(make: Making,
     assert both.manager_property("SystemState") == "degraded"
 
 
+def test_a_silent_bus_does_not_keep_the_manager_from_its_private_socket(
+    make: Making, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = str(tmp_path / "bus")
+    monkeypatch.setattr(systemd_manager, "_silent", {bus})
+    fake = make(Get=lambda *_: ("v", (("s", "running"),)))
+    assert SystemdManager([str(fake.path), bus], 5.0).manager_property("SystemState") == "running"
+    with pytest.raises(ManagerError, match="is not asked again"):
+        SystemdManager([bus, str(fake.path)], 5.0).manager_property("SystemState")
+
+
 def test_a_manager_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
     """Also by others of this process that ask it, and its message bus is not tried either."""
     paths = [str(tmp_path / "private"), str(tmp_path / "bus")]
