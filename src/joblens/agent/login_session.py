@@ -115,6 +115,9 @@ def ends_at_logout(unit: str, rules: LoginRules) -> bool:
 def logout_warning(pid: int, user: str, what: str, bus: SystemBus | None = None, proc: str = "/proc") -> str:
     """A warning for the user who handed something (such as 'this job') to that background process; empty:
     logging out does not end it."""
+    service = _shared_service(pid, proc)
+    if service:
+        return f"the end of {service} ends {what}, unless the service has KillMode=process"
     unit = system_unit(pid, proc)
     if os.geteuid() == 0 or not (is_session(unit) or is_user_manager(unit)):
         return ""
@@ -127,6 +130,14 @@ def logout_warning(pid: int, user: str, what: str, bus: SystemBus | None = None,
     if rules.is_lingering:  # it was started before that, or the user manager did not answer
         return f"logging out ends {what}, as {why}"
     return f"logging out ends {what}, as {why}; enable lingering and submit again: {linger_command(user)}"
+
+
+def _shared_service(pid: int, proc: str) -> str:
+    """The service that both that background process and this one run in: systemd ends all of its processes
+    with the main one. Empty: there is none."""
+    own, other = (read_text(f"{proc}/{name}/cgroup") or "" for name in ("self", pid))
+    path = own.strip().rpartition(":")[2]
+    return os.path.basename(path) if own == other and path.endswith(".service") else ""
 
 
 def leave_session(user: str, bus: SystemBus | None = None) -> None:

@@ -296,7 +296,7 @@ class Supervisor:
             self._stop_all()
 
     def _adopt(self, record: Record, seen: Seen) -> None:
-        self._log(f"job {record.job.uuid}: adopted from a dead owner")
+        self._log(f"job {record.job.uuid}: adopted, as the process that ran it is gone")
         adopted = AdoptedJob(record, seen, self._kit, self._recovery, self._ended)
         payload = read_payload(self._kit.spool_dir, record.job.uuid) if record.job.notify else None
         if payload is not None:

@@ -100,7 +100,11 @@ def _memory_evidence(outcome: Outcome, limit: int | None) -> str:
     if not kills:
         return "joblens ended it above its memory limit"
     who = "1 process" if kills == 1 else f"{kills} processes"
-    where = "the machine had no memory left" if limit is None else f"at {format_bytes(limit)}"
+    where = (
+        "the machine, or a limit around the job, had no memory left"
+        if limit is None
+        else f"at {format_bytes(limit)}"
+    )
     return f"the kernel killed {who} of it for memory: {where}"
 
 

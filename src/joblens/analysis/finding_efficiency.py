@@ -224,7 +224,9 @@ def _worked_on_gpu(outcome: Outcome) -> bool:
 def _more_memory(record: Record) -> str:
     limit = record.job.requirements.memory_bytes if record.job.enforce else None
     if limit is None:
-        return "run fewer jobs at once, or on a machine with more memory"
+        return (
+            "run fewer jobs at once, raise the limit of the job or unit around it, or take a larger machine"
+        )
     return more_memory_option(limit)
 
 

@@ -135,7 +135,7 @@ def _out_of_memory(record: Record, outcome: Outcome) -> Finding:
     by_kernel = bool(outcome.usage.oom_kills)
     who = "the kernel" if by_kernel else "joblens"
     why = (
-        "the machine had no memory left"
+        "the machine, or a limit around the job, had no memory left"
         if limit is None
         else f"it reached its limit of {format_bytes(limit)}"
     )
@@ -147,7 +147,9 @@ def _out_of_memory(record: Record, outcome: Outcome) -> Finding:
 def _more_memory(record: Record, outcome: Outcome) -> str:
     limit = record.job.requirements.memory_bytes if record.job.enforce else None
     if limit is None:
-        return "run fewer jobs at once, or on a machine with more memory"
+        return (
+            "run fewer jobs at once, raise the limit of the job or unit around it, or take a larger machine"
+        )
     return more_memory_option(limit, outcome.usage.memory_peak_bytes or 0)
 
 

@@ -236,3 +236,15 @@ def test_a_cancelled_job_stays_one_while_systemd_runs_on() -> None:
     record = a_record(status=Status.CANCELLED, reason="cancelled")
     assert name_stop(record, FakeBus()) is record
     assert name_stop(replace(record, outcome=None), LOGGED_OUT).outcome is None
+
+
+def test_a_supervisor_in_the_same_service_is_warned_of(tmp_path: Path) -> None:
+    own = "/user.slice/user-1000.slice/user@1000.service/app.slice/nightly.service"
+    proc = proc_with(tmp_path, own)
+    (tmp_path / "self").mkdir(exist_ok=True)
+    (tmp_path / "self/cgroup").write_text((tmp_path / "7/cgroup").read_text())
+    assert logout_warning(7, "alice", "this job", FakeBus(), proc).startswith(
+        "the end of nightly.service ends"
+    )
+    (tmp_path / "self/cgroup").write_text(f"0::{own}/joblens-1000/job\n")  # a job of that supervisor
+    assert "nightly.service" not in logout_warning(7, "alice", "this job", FakeBus(), proc)

@@ -111,9 +111,11 @@ def test_a_kill_is_blamed_on_the_out_of_memory_killer_only_where_that_may_have_b
     assert "the engine's kill or stop may have" in advice(Usage(oom_kills=0), attached="container web")
 
 
-def test_out_of_memory_without_a_limit_is_the_machines() -> None:
+def test_out_of_memory_without_a_limit_is_the_machines_or_that_of_an_outer_job() -> None:
     record = failed(exit_code=137, signal=9, reason="out-of-memory", usage=Usage(oom_kills=1))
-    assert "the machine had no memory left" in found(record)[Code.OUT_OF_MEMORY].text
+    finding = found(record)[Code.OUT_OF_MEMORY]
+    assert "the machine, or a limit around the job, had no memory left" in finding.text
+    assert "raise the limit of the job or unit around it" in finding.advice
 
 
 def test_a_child_killed_for_lack_of_memory_is_told_although_the_job_succeeded() -> None:
