@@ -338,9 +338,7 @@ sys.exit(code or profile["process_cpu"]["mean_percent"] <= 0)
 
 
 def test_nothing_is_left_running_or_open() -> None:
-    profiler = ResourceProfiler(
-        metrics=["cpu", "memory"]
-    )  # a GPU's driver keeps files open
+    profiler = ResourceProfiler(metrics=["cpu", "memory"])  # a GPU's driver keeps files open
     profiler.start_profiling()
     profiler.stop_profiling()
     wait_until(lambda: not drivers_at_work())
