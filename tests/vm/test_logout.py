@@ -12,6 +12,7 @@ from tests.vm.situations import ALICE, MANAGER_OF_ALICE, manager_command
 
 STORE = f"/home/{ALICE}/logout.db"
 SCOPE = "systemd-run --quiet --user --scope --"
+UNTIL_IT_RUNS = "; for _ in $(seq 60); do joblens list | grep -q running && break; sleep 1; done"
 KILL_PROCESSES = "/etc/systemd/logind.conf.d/joblens-test.conf"
 
 
@@ -25,10 +26,11 @@ def logins(machine: Machine, nothing_left_behind: None) -> Iterator[Machine]:
     machine.run("root", manager_command(is_running=False))
 
 
-def joblens(machine: Machine, *arguments: str, before: str = "") -> Finished:
-    """Run a joblens command of alice in a login session of its own. `before`: what starts it."""
+def joblens(machine: Machine, *arguments: str, before: str = "", after: str = "") -> Finished:
+    """Run a joblens command of alice in a login session of its own. `before`: what starts it. `after`: the
+    rest of the session."""
     settings = f"JOBLENS_STORE={STORE} JOBLENS_SUPERVISOR_IDLE=1s JOBLENS_QUEUE_IDLE=1s"
-    done = machine.run(ALICE, f"export {settings}; {before} joblens {shlex.join(arguments)}")
+    done = machine.run(ALICE, f"export {settings}; {before} joblens {shlex.join(arguments)}{after}")
     assert done.code == 0, str(done)
     return done
 
@@ -78,7 +80,7 @@ def test_a_lingering_user_keeps_such_a_job(logins: Machine) -> None:
 
 def test_logind_that_kills_processes_is_warned_of_and_named(logins: Machine) -> None:
     kill_user_processes(logins)
-    done = joblens(logins, "submit", "--name", "killed", "--", "sleep", "600")
+    done = joblens(logins, "submit", "--name", "killed", "--", "sleep", "600", after=UNTIL_IT_RUNS)
     assert "KillUserProcesses=yes" in done.stderr
     wait_for_manager_to_stop(logins)
     found = record(logins, "killed")

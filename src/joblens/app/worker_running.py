@@ -30,10 +30,11 @@ from joblens.agent.worked_outcomes import WorkedOutcomes
 from joblens.agent.worker_plan import WorkerPlan, WorkerView
 from joblens.app.after_jobs import AfterJobs
 from joblens.app.child_store import keep_passwords_from_jobs, store_environment
-from joblens.app.drivers import logs_root, open_deliveries
+from joblens.app.drivers import logs_root, open_deliveries, store_name
 from joblens.app.kit_journals import KitJournals
 from joblens.app.machine_offer import less_reserve
 from joblens.app.owning import OwnLog, close_kit, current_user, open_kit
+from joblens.app.places import spool_dir
 from joblens.app.restarting import Installation, restart
 from joblens.app.supervising import allow_many_files
 from joblens.model.delivery import Claim, WorkerInfo
@@ -443,6 +444,7 @@ def run_embedded(settings: Settings, lock: SupervisorLock, log: Tell, when_there
         running.run(when_there=when_there)
     finally:
         lock.release()
+        remove_idle_folders(spool_dir(store_name(settings)))
 
 
 def _has_work(running: RunningWorker) -> bool:
