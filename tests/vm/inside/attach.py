@@ -11,7 +11,7 @@ from tests.vm.inside.jobs import COMMAND_S, answer, at_once, command, facts, own
 # Burns for a second after the file appears, so that attach sees all of it.
 BURN_AFTER_START = """
 while not os.path.exists(sys.argv[1]): time.sleep(0.1)
-burn(1.5); time.sleep(0.5)
+burn(1.5); time.sleep(3)  # an attached process is known by its last sample
 """
 
 
