@@ -1,4 +1,4 @@
-"""A systemd manager for tests: a thread that serves D-Bus on a Unix socket, and answers as it is told."""
+"""A fake systemd manager: a thread that serves D-Bus on a Unix socket with prepared answers."""
 
 import contextlib
 import os

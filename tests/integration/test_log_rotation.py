@@ -1,4 +1,4 @@
-"""joblens' own log file while somebody else rotates it; a job's output is not touched."""
+"""The log file of joblens under rotation by another program; output of jobs is untouched."""
 
 import gzip
 import os

@@ -640,7 +640,7 @@ def test_io_is_a_lower_bound_when_the_group_counted_more_than_was_waited_for() -
     assert "cpu_total_usec" not in usage.lower_bounds
 
 
-def test_io_that_the_group_counts_itself_is_exact_whoever_waits() -> None:
+def test_io_that_the_group_counts_itself_is_exact_without_waiting() -> None:
     last = ended(54_000, 6_346, io_read_bytes=1, io_write_bytes=8192, io_read_ops=1, io_write_ops=2)
     usage = usage_in_group(last, exit_usage=WAITED, sources={**CPU_STAT, "io": "cgroup v2 io.stat"})
     assert usage.io_write_bytes == 8192
