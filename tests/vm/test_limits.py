@@ -49,7 +49,8 @@ def test_a_process_limit_holds(situation: Session, summary: Summary) -> None:
         assert children < 10, job
         assert job["pids_limit_events"] >= 1, job
     else:
-        assert (job["status"], job["reason"]) == ("failed", "pids-limit"), job
+        assert (job["status"], job["reason"]) == ("failed", "limit"), job
+        assert "pids-limit" in job["findings"], job
 
 
 def test_a_job_ends_at_its_timeout(situation: Session) -> None:

@@ -79,7 +79,7 @@ def files() -> list[str]:
                 f"file {folder}/{name}"
                 for folder, _, names in os.walk(top)
                 for name in names
-                if not name.endswith(".lock")  # removing one could let two processes in
+                if not name.endswith((".lock", ".log"))  # removing a lock could let two processes in
             ]
     return found
 
