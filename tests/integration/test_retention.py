@@ -1,6 +1,7 @@
 """What is old or too much goes; records, running jobs and other people's files stay."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -233,12 +234,14 @@ def test_output_lies_beside_the_store_unless_the_settings_say_otherwise(tmp_path
     assert logs_root(settings_for(tmp_path)) == str(tmp_path / "logs")
 
 
-SECRETS = """
+SECRETS = f"""
 name: secrets
-user_data: [{name: api_token}]
+user_data: [{{name: api_token}}]
 jobs:
-  - {name: tell, command: "joblens user-data set api_token '\\"hush1\\"'", output_user_data: [api_token]}
-  - {name: use, command: "true", env: {MY_TOKEN: hush2}, input_user_data: [api_token]}
+  - name: tell
+    command: "{sys.executable} -m joblens user-data set api_token '\\"hush1\\"'"
+    output_user_data: [api_token]
+  - {{name: use, command: "true", env: {{MY_TOKEN: hush2}}, input_user_data: [api_token]}}
 """
 
 
@@ -247,7 +250,7 @@ def private_files(desk: WorkflowDesk) -> list[str]:
 
 
 def test_private_files_of_a_finished_run_go_with_the_rest(desk: WorkflowDesk) -> None:
-    """And whoever needs them learns that before anything is begun."""
+    """A rerun that needs them is refused before it starts."""
     desk.run(SECRETS)
     assert {".data", ".spec"} <= set(private_files(desk))
     told = desk.call("prune", "--older-than", "1h", "--yes", code=0).stdout
