@@ -328,7 +328,7 @@ def test_a_slot_job_that_lost_launcher_and_groups_under_its_driver_has_lower_bou
 
 
 def kill_all(*pids: int | None) -> None:
-    """At once: whoever sees the first of them end kills the others."""
+    """All at once: a process that notices the end of one kills the others."""
     for pid in pids:
         assert pid is not None
         os.kill(pid, signal.SIGKILL)

@@ -237,7 +237,7 @@ def _free_port() -> int:
 
 
 def running_machine(prefix: str) -> Machine:
-    """A machine that somebody else started: `PREFIX USER COMMAND` has to run a command in a login session."""
+    """A machine that is already running: `PREFIX USER COMMAND` has to run a command in a login session."""
     machine = Machine(shlex.split(prefix))
     answer = machine.run("root", "true", timeout=60)
     if answer.code != 0:

@@ -43,7 +43,7 @@ def record(machine: Machine, name: str) -> dict[str, Any]:
 def wait_for_manager_to_stop(machine: Machine) -> None:
     is_active = f"systemctl is-active -q {MANAGER_OF_ALICE}"
     wait = f"for _ in $(seq 120); do {is_active} || exit 0; sleep 0.5; done; exit 1"
-    assert machine.run("root", wait).code == 0, "the user manager goes on without a session"
+    assert machine.run("root", wait).code == 0, "the user manager keeps running without a session"
 
 
 def kill_user_processes(machine: Machine) -> None:
