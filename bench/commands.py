@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from joblens.agent.groups import GroupFactory
+from joblens.agent.cgroups.groups import GroupFactory
 from joblens.model.errors import AccountingUnavailable
 
 WORKLOADS = Path(__file__).parent / "workloads"

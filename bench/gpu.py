@@ -21,12 +21,12 @@ import msgspec
 
 import joblens
 from bench.nvml_recording import RecordingLibrary, cost_by_call
-from joblens.app.drivers import open_store
-from joblens.app.settings import load_settings
+from joblens.app.wiring.drivers import open_store
+from joblens.app.wiring.settings import load_settings
 from joblens.model.history import HistoryQuery
-from joblens.probes.gpu_following import GpuFollower
-from joblens.probes.nvml import NvmlDriver
-from joblens.probes.nvml_calls import load_library
+from joblens.probes.gpu.following import GpuFollower
+from joblens.probes.gpu.nvml import NvmlDriver
+from joblens.probes.gpu.nvml_calls import load_library
 
 WORKLOAD = str(Path(__file__).parent / "workloads" / "gpu.py")
 JOINT_S = int(sys.argv[1]) if len(sys.argv) > 1 else 60

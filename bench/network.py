@@ -8,9 +8,9 @@ from statistics import median
 
 from bench.commands import Workbench
 from bench.goals import Figure
-from joblens.agent.groups import GroupFactory
-from joblens.probes.cgroup_network import CgroupNetworkProbe, count_as_guest
-from joblens.probes.endpoints import SocketDriver
+from joblens.agent.cgroups.groups import GroupFactory
+from joblens.probes.network.cgroup_network import CgroupNetworkProbe, count_as_guest
+from joblens.probes.network.endpoints import SocketDriver
 
 MEGABYTES = 100
 CONNECTIONS = 500

@@ -14,9 +14,9 @@ from bench import queue_outages, queue_samples
 from bench.commands import WORKLOADS, Workbench
 from bench.goals import Figure
 from bench.queue_desk import AT_ONCE, QueueDesk, wait_until
-from joblens.app.requests import Request
+from joblens.app.jobs.requests import Request
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Status
+from joblens.model.jobs.job import Status
 from tests.servers import RedisServer, own_server
 
 JOBS = 1000

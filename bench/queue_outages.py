@@ -9,10 +9,10 @@ from pathlib import Path
 from bench.commands import Workbench
 from bench.goals import Figure
 from bench.queue_desk import DurablePostgres, QueueDesk, wait_until
-from joblens.app.requests import Request
+from joblens.app.jobs.requests import Request
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Status
+from joblens.model.jobs.job import Status
 from tests.servers import RedisServer, Server, own_server
 
 AWAY_S = 30.0

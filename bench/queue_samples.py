@@ -14,9 +14,9 @@ from bench.commands import JOBLENS, WORKLOADS, Workbench
 from bench.goals import Figure
 from bench.queue_desk import DurablePostgres
 from bench.remembering import started_life
-from joblens.model.details import Details
 from joblens.model.history import HistoryQuery
-from joblens.model.sample import Sample
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.sample import Sample
 from joblens.model.writes import JobQueued, SamplesTaken, Write
 from joblens.stores.postgres import PostgresStore
 from joblens.stores.sqlite import SqliteStore

@@ -10,7 +10,7 @@ from typing import Self
 
 from bench.commands import JOBLENS, WORKLOADS, Workbench
 from bench.goals import Figure
-from joblens.model.job import Status
+from joblens.model.jobs.job import Status
 from joblens.stores.sqlite import SqliteStore
 
 JOBS = 1000

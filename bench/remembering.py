@@ -15,11 +15,11 @@ import msgspec
 
 from bench.commands import JOBLENS, WORKLOADS, Workbench, wall_s
 from bench.goals import Figure
-from joblens.analysis.history_form import to_history_record
+from joblens.analysis.formats.history import to_history_record
 from joblens.model.history import HistoryQuery
-from joblens.model.ids import new_uuid
-from joblens.model.job import Attempt, Job, Outcome, Owner, Record, Status, Usage
-from joblens.model.sample import Sample
+from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Record, Status, Usage
+from joblens.model.jobs.sample import Sample
+from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.stores.sqlite import SqliteStore
 

@@ -26,11 +26,11 @@ from bench.scale_agents import SAMPLE_EVERY_S, Crew, Script, Told
 from bench.scale_costs import Scale, costs
 from bench.scale_report import Cost, Outcome, Setting, judged, report
 from joblens.model.delivery import Order, Ticket
-from joblens.model.details import Details
 from joblens.model.history import HistoryQuery
-from joblens.model.ids import new_uuid
-from joblens.model.job import Job
-from joblens.model.sample import Sample
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Job
+from joblens.model.jobs.sample import Sample
+from joblens.model.values.ids import new_uuid
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, SamplesTaken, TicketMade, Write
 from joblens.stores.postgres import PostgresStore
 from tests.servers import PgBouncer, own_server

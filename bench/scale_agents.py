@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.lost_workers import look_every_s
-from joblens.agent.ticket_keeping import renew_every_s
+from joblens.agent.queue.leases import renew_every_s
+from joblens.agent.queue.lost_workers import look_every_s
 from joblens.model.delivery import Claim, WorkerInfo
-from joblens.model.details import Details
 from joblens.model.errors import StoreError
-from joblens.model.job import Attempt, Outcome, Owner, Status, Usage
-from joblens.model.sample import Sample
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Attempt, Outcome, Owner, Status, Usage
+from joblens.model.jobs.sample import Sample
 from joblens.model.writes import DetailsTaken, JobEnded, JobStarted, SamplesTaken, Write
 from joblens.stores.postgres import PostgresStore
 

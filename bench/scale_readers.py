@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from joblens.analysis.history_form import to_history_record
-from joblens.app.queries import RunningJobs, SampleTails
+from joblens.analysis.formats.history import to_history_record
+from joblens.app.jobs.queries import RunningJobs, SampleTails
 from joblens.model.history import HistoryQuery
 from joblens.stores.postgres import PostgresStore
-from joblens.views.curves import KnownCurves
-from joblens.views.running import top_form
+from joblens.views.jobs.running import top_form
+from joblens.views.text.curves import KnownCurves
 
 _SAMPLES_KEPT = 30  # as `top` does
 

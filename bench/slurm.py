@@ -13,7 +13,7 @@ from time import perf_counter, sleep
 from bench.commands import JOBLENS, Workbench
 from bench.goals import Figure
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record, Status
+from joblens.model.jobs.job import Record, Status
 from joblens.stores.sqlite import SqliteStore
 from tests.servers import own_server
 from tests.slurm_server import SlurmServer

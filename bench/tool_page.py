@@ -22,14 +22,14 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 import joblens
-from joblens.app.bench_system import disturbances, system_info
-from joblens.app.drivers import open_store
-from joblens.app.jobs import prepare
-from joblens.app.one_by_one import OneByOne
-from joblens.app.results import Result
-from joblens.app.settings import load_settings
-from joblens.app.tools import find_tool, missing_for, placed, request_of, tool_request
-from joblens.model.job import ContainerJob, Requirements
+from joblens.app.jobs.preparation import prepare
+from joblens.app.jobs.results import Result
+from joblens.app.jobs.sequential import OneByOne
+from joblens.app.queue.tools import find_tool, missing_for, placed, request_of, tool_request
+from joblens.app.wiring.bench_system import disturbances, system_info
+from joblens.app.wiring.drivers import open_store
+from joblens.app.wiring.settings import load_settings
+from joblens.model.jobs.job import ContainerJob, Requirements
 from joblens.model.settings import Settings
 from tests.integration.engines import shared_engine
 from tests.integration.tool_images import host_container

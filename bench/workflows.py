@@ -14,7 +14,7 @@ from typing import Any
 from bench.commands import JOBLENS, Workbench
 from bench.goals import Figure
 from bench.launching import AT_ONCE, floor_rate
-from joblens.model.run import JobResult, Run
+from joblens.model.runs.run import JobResult, Run
 from joblens.stores.sqlite.store import SqliteStore
 
 JOBS = 2000
@@ -139,9 +139,9 @@ print(time.perf_counter() - start)
 """
 _LOAD = """
 import sys, time
-from joblens.app.specs import load_spec
-from joblens.engine.offer import Offer
-from joblens.engine.schedule import Schedule
+from joblens.app.workflows.loading import load_spec
+from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.schedule import Schedule
 start = time.perf_counter()
 loaded = load_spec(sys.argv[1])
 schedule = Schedule(loaded.plan, Offer(cpus=2, memory_bytes=1 << 34))
@@ -150,9 +150,9 @@ print(time.perf_counter() - start)
 """
 _SIZE = """
 import ctypes, gc, os, sys
-from joblens.app.specs import load_spec
-from joblens.engine.offer import Offer
-from joblens.engine.schedule import Schedule
+from joblens.app.workflows.loading import load_spec
+from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.schedule import Schedule
 
 def resident() -> int:
     gc.collect()

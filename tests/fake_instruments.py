@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from joblens.agent import instruments as registry
+from joblens.agent.instruments import table as registry
 
 
 class FakeInstruments:

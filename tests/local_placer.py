@@ -15,17 +15,17 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from joblens.app import cluster_engine
-from joblens.model.cluster_preview import JOB, ClusterPreview, PlannedRequest, PreviewStep
+from joblens.app.clusters import engine as cluster_engine
+from joblens.model.clusters.placing import Parcel, Placed, PlaceNews, PlaceState, Room
+from joblens.model.clusters.preview import JOB, ClusterPreview, PlannedRequest, PreviewStep
 from joblens.model.errors import PlacingError, PlanError
-from joblens.model.fitting import Lack, more_than_there_is
-from joblens.model.job import Placement
-from joblens.model.placing import Parcel, Placed, PlaceNews, PlaceState, Room
-from joblens.model.plan import Plan
-from joblens.model.run import RunOptions
+from joblens.model.jobs.job import Placement
+from joblens.model.runs.fitting import Lack, more_than_there_is
+from joblens.model.runs.plan import Plan
+from joblens.model.runs.run import RunOptions
 from joblens.model.settings import Settings
 from joblens.ports.hiring import HireDesk
-from joblens.probes.proc_files import parse_stat
+from joblens.probes.proc.proc_files import parse_stat
 
 
 class LocalPlacer:

@@ -12,7 +12,7 @@ import signal
 import sys
 from typing import IO, Any
 
-from joblens.agent.groups import GroupFactory, JobGroups
+from joblens.agent.cgroups.groups import GroupFactory, JobGroups
 
 MIB = 1024 * 1024
 

@@ -7,7 +7,7 @@ import types
 from typing import Any
 
 import joblens
-from joblens.agent import instruments as registry
+from joblens.agent.instruments import table as registry
 
 INTERVAL_S = 0.1
 seconds, blocks_s = float(sys.argv[1]), float(sys.argv[2])

@@ -5,67 +5,67 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # type checkers know the name; importing typing would double the time of --version
 
 if TYPE_CHECKING:
-    from joblens.analysis.profile_statistics import aggregate_profiles
-    from joblens.app.api import (
+    from joblens.analysis.numbers.profile_statistics import aggregate_profiles
+    from joblens.app.bench.runner import BenchmarkRunner
+    from joblens.app.in_process.compose import compose_advice
+    from joblens.app.in_process.measured import measured
+    from joblens.app.in_process.monitor import JobMonitor, get_monitor
+    from joblens.app.in_process.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
+    from joblens.app.in_process.samples_api import samples
+    from joblens.app.jobs.api import (
         JobFailed,
         Result,
         map_commands,
         run,
     )
-    from joblens.app.attaching import attach
-    from joblens.app.benchmarking import BenchmarkRunner
-    from joblens.app.compose import compose_advice
-    from joblens.app.job_tools import JobUtils
-    from joblens.app.measured import measured
-    from joblens.app.monitor import JobMonitor, get_monitor
-    from joblens.app.partition_advice import PartitionSizeOptimizer
-    from joblens.app.processing import RecipeFailed, RecipeResult, process
-    from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
-    from joblens.app.samples_api import samples
-    from joblens.app.snapshots import ProcessingSnapshotAnalyzer, create_snapshot
-    from joblens.app.spawn_api import Orchestrator, spawn_jobs
-    from joblens.app.task_pipeline import TaskPipeline
-    from joblens.data.logs import setup_logger
-    from joblens.data.operator import Filter, Mapper
-    from joblens.data.resources import ResourceDetector
-    from joblens.data.user_operators import operator
+    from joblens.app.jobs.attaching import attach
+    from joblens.app.queue.task_pipeline import TaskPipeline
+    from joblens.app.recipes.job_tools import JobUtils
+    from joblens.app.recipes.partition_advice import PartitionSizeOptimizer
+    from joblens.app.recipes.processing import RecipeFailed, RecipeResult, process
+    from joblens.app.recipes.snapshots import ProcessingSnapshotAnalyzer, create_snapshot
+    from joblens.app.runs.spawn_api import Orchestrator, spawn_jobs
+    from joblens.data.base.operator import Filter, Mapper
+    from joblens.data.logging.logs import setup_logger
+    from joblens.data.partition.resources import ResourceDetector
+    from joblens.data.registry.user_operators import operator
     from joblens.model.errors import InputError, JoblensError
 
 # Public name -> module that holds it. Imported on first use, so that `import joblens`
 # and `joblens --version` cost nothing.
 _PUBLIC = {
-    "JobUtils": "joblens.app.job_tools",
-    "ProcessingSnapshotAnalyzer": "joblens.app.snapshots",
-    "create_snapshot": "joblens.app.snapshots",
-    "BenchmarkRunner": "joblens.app.benchmarking",
-    "JobMonitor": "joblens.app.monitor",
-    "get_monitor": "joblens.app.monitor",
-    "ResourceProfiler": "joblens.app.profiler",
-    "ContainerResourceMonitor": "joblens.app.profiler",
-    "get_profiler": "joblens.app.profiler",
-    "aggregate_profiles": "joblens.analysis.profile_statistics",
-    "compose_advice": "joblens.app.compose",
-    "run": "joblens.app.api",
-    "attach": "joblens.app.attaching",
-    "map_commands": "joblens.app.api",
-    "measured": "joblens.app.measured",
-    "Result": "joblens.app.api",
-    "JobFailed": "joblens.app.api",
+    "JobUtils": "joblens.app.recipes.job_tools",
+    "ProcessingSnapshotAnalyzer": "joblens.app.recipes.snapshots",
+    "create_snapshot": "joblens.app.recipes.snapshots",
+    "BenchmarkRunner": "joblens.app.bench.runner",
+    "JobMonitor": "joblens.app.in_process.monitor",
+    "get_monitor": "joblens.app.in_process.monitor",
+    "ResourceProfiler": "joblens.app.in_process.profiler",
+    "ContainerResourceMonitor": "joblens.app.in_process.profiler",
+    "get_profiler": "joblens.app.in_process.profiler",
+    "aggregate_profiles": "joblens.analysis.numbers.profile_statistics",
+    "compose_advice": "joblens.app.in_process.compose",
+    "run": "joblens.app.jobs.api",
+    "attach": "joblens.app.jobs.attaching",
+    "map_commands": "joblens.app.jobs.api",
+    "measured": "joblens.app.in_process.measured",
+    "Result": "joblens.app.jobs.api",
+    "JobFailed": "joblens.app.jobs.api",
     "InputError": "joblens.model.errors",
     "JoblensError": "joblens.model.errors",
-    "samples": "joblens.app.samples_api",
-    "spawn_jobs": "joblens.app.spawn_api",
-    "Orchestrator": "joblens.app.spawn_api",
-    "TaskPipeline": "joblens.app.task_pipeline",
-    "Filter": "joblens.data.operator",
-    "Mapper": "joblens.data.operator",
-    "operator": "joblens.data.user_operators",
-    "process": "joblens.app.processing",
-    "RecipeResult": "joblens.app.processing",
-    "RecipeFailed": "joblens.app.processing",
-    "setup_logger": "joblens.data.logs",
-    "PartitionSizeOptimizer": "joblens.app.partition_advice",
-    "ResourceDetector": "joblens.data.resources",
+    "samples": "joblens.app.in_process.samples_api",
+    "spawn_jobs": "joblens.app.runs.spawn_api",
+    "Orchestrator": "joblens.app.runs.spawn_api",
+    "TaskPipeline": "joblens.app.queue.task_pipeline",
+    "Filter": "joblens.data.base.operator",
+    "Mapper": "joblens.data.base.operator",
+    "operator": "joblens.data.registry.user_operators",
+    "process": "joblens.app.recipes.processing",
+    "RecipeResult": "joblens.app.recipes.processing",
+    "RecipeFailed": "joblens.app.recipes.processing",
+    "setup_logger": "joblens.data.logging.logs",
+    "PartitionSizeOptimizer": "joblens.app.recipes.partition_advice",
+    "ResourceDetector": "joblens.data.partition.resources",
 }
 
 __all__ = [

@@ -20,7 +20,7 @@ def entry() -> "NoReturn":
     that taking the interpreter apart at the end (a tenth of all the CPU of a short run) is left out."""
     gc.set_threshold(100_000, 20, 20)
     if sys.argv[1:] not in _VERSION:
-        from joblens.views.standard_streams import guard_standard_error, open_missing_streams
+        from joblens.views.text.standard_streams import guard_standard_error, open_missing_streams
 
         open_missing_streams()
         guard_standard_error()
@@ -121,12 +121,12 @@ def _import_msgspec() -> None:
 
 def _ran_quickly(arguments: list[str]) -> bool:
     """A plain command line of `run`; ends by SystemExit with the job's exit code. False: it is not plain."""
-    from joblens.cli.quick_run import parse
+    from joblens.cli.options.quick_run import parse
 
     given = parse(arguments)
     if given is None:
         return False
-    from joblens.cli.run import run_quickly
+    from joblens.cli.commands.run import run_quickly
 
     run_quickly(given)
     return True
@@ -161,7 +161,7 @@ def _run_with_click(arguments: list[str]) -> int:
 
 def _write_error(text: str, hint: str | None = None) -> None:
     """Without terminal control: arguments, paths and files are quoted in errors."""
-    from joblens.views.style import clean_text
+    from joblens.views.text.style import clean_text
 
     _write(sys.stderr, clean_text(f"joblens: error: {text}\n" + (f"  {hint}\n" if hint else "")))
 

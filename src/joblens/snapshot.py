@@ -2,7 +2,7 @@
 
 import sys
 
-from joblens.app.snapshots import ProcessingSnapshotAnalyzer, create_snapshot
+from joblens.app.recipes.snapshots import ProcessingSnapshotAnalyzer, create_snapshot
 
 __all__ = ["ProcessingSnapshotAnalyzer", "create_snapshot"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from joblens.ports.store import Store
-from joblens.stores.journal import JournaledStore
 from joblens.stores.sqlite import SqliteStore
+from joblens.stores.wrappers.journal import JournaledStore
 
 
 class Place:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from joblens.model.ids import new_uuid
-from joblens.model.job import Owner, Status
-from joblens.model.run import Run, RunEnded, RunEvent, RunFact, RunStarted, RunStatus, Workflow
-from joblens.model.run_link import RunLink
+from joblens.model.jobs.job import Owner, Status
+from joblens.model.jobs.run_link import RunLink
+from joblens.model.runs.run import Run, RunEnded, RunEvent, RunFact, RunStarted, RunStatus, Workflow
+from joblens.model.values.ids import new_uuid
 from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated, Write
 from tests.contract.store_builders import NOON_US, whole_job
 

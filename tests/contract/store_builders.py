@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from joblens.model.details import Details, ThreadTable, ThreadUse
-from joblens.model.ids import new_uuid
-from joblens.model.job import Attempt, Job, Outcome, Owner, Status, Usage
-from joblens.model.sample import DeviceIo, GpuReading, InterfaceIo, Sample
+from joblens.model.jobs.details import Details, ThreadTable, ThreadUse
+from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Status, Usage
+from joblens.model.jobs.sample import DeviceIo, GpuReading, InterfaceIo, Sample
+from joblens.model.values.ids import new_uuid
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 
 NOON_US = 1_763_208_000_000_000

@@ -16,10 +16,10 @@ import pytest
 pytest.importorskip("celery")
 
 from joblens.model.errors import BrokerError, InputError
-from joblens.runners.broker_url import Broker, parse_broker
-from joblens.runners.celery_app import make_app
-from joblens.runners.celery_bell import CeleryBell
-from joblens.runners.celery_hearing import CeleryHearing
+from joblens.runners.celery.application import make_app
+from joblens.runners.celery.broker_url import Broker, parse_broker
+from joblens.runners.celery.consumer import CeleryHearing
+from joblens.runners.celery.notifier import CeleryBell
 from tests.conftest import wait_until
 from tests.servers import RabbitServer, RedisServer
 
@@ -355,8 +355,8 @@ def test_a_worker_that_waits_for_its_broker_can_be_stopped(redis_server: RedisSe
 
 SHUT_DOWN = """
 import signal, sys, threading
-from joblens.runners.broker_url import parse_broker
-from joblens.runners.celery_hearing import CeleryHearing
+from joblens.runners.celery.broker_url import parse_broker
+from joblens.runners.celery.consumer import CeleryHearing
 
 hearing = CeleryHearing(parse_broker(sys.argv[1], ""), ("default",), 1, "told")
 signal.signal(signal.SIGTERM, lambda *_: (print("TERM", flush=True), hearing.stop()))
@@ -388,7 +388,7 @@ def test_many_processes_take_each_message_of_a_folder_once(tmp_path: Path) -> No
     desk.bell().ring(jobs)
     line = (
         "import sys; from queue import Empty; from kombu import Connection; "
-        "import joblens.runners.celery_app\n"
+        "import joblens.runners.celery.application\n"
         "channel = Connection('joblens-folder://', transport_options={'folder': sys.argv[1]}).channel()\n"
         "try:\n    while True: print(channel._get(sys.argv[2])['headers']['id'])\n"
         "except Empty: pass"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from joblens.model.job import Requirements
-from joblens.model.placing import Room
+from joblens.model.clusters.placing import Room
+from joblens.model.jobs.job import Requirements
 from tests.contract.test_deliveries_contract import DeliveringStore
 from tests.contract.ticket_builders import LEASE_S, ticketed, worker
 

@@ -11,9 +11,9 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from joblens.data import registry
-from joblens.data.operator import GlobalOperator, Signatures, Surroundings
-from joblens.model.recipe import OperatorCall
+from joblens.data.base.operator import GlobalOperator, Signatures, Surroundings
+from joblens.data.registry import lookup as registry
+from joblens.model.recipes.recipe import OperatorCall
 
 RECORDED = json.loads((Path(__file__).parent.parent / "fixtures/recipes/deduplication.json").read_text())
 AMPLE = 1 << 30

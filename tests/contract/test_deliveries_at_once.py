@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Status
+from joblens.model.jobs.job import Status
 from tests.contract.store_builders import samples
 from tests.contract.ticket_builders import LEASE_S, begun, done, ticketed, under, worker
 

@@ -12,15 +12,15 @@ import pytest
 from msgspec.structs import replace
 
 from joblens.model.delivery import Claim, FormerWorker, RetryLost, WorkerInfo
-from joblens.model.details import Details
 from joblens.model.errors import UnknownJob
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Status
-from joblens.model.labels import queue_and_label
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Status
+from joblens.model.values.labels import queue_and_label
 from joblens.model.writes import CancelAsked
 from joblens.ports.deliveries import Deliveries
 from joblens.ports.store import Store
-from joblens.stores.fenced import FencedStore
+from joblens.stores.wrappers.fenced import FencedStore
 from tests.conftest import python_path
 from tests.contract.store_builders import NOON_US, ended, queued, samples, started, threads
 from tests.contract.ticket_builders import LEASE_S, begun, done, ticketed, under, worker

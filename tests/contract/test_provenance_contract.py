@@ -1,12 +1,12 @@
 """What every store must do about what jobs ran in."""
 
 from joblens.model.errors import StoreError
-from joblens.model.job import Status
-from joblens.model.provenance import CodeVersion, Hardware, Program, Provenance, digest_of
+from joblens.model.jobs.job import Status
+from joblens.model.jobs.provenance import CodeVersion, Hardware, Program, Provenance, digest_of
 from joblens.model.writes import ProvenanceSeen
 from joblens.ports.store import Store
-from joblens.stores.journal import JournaledStore
 from joblens.stores.sqlite import SqliteStore
+from joblens.stores.wrappers.journal import JournaledStore
 from tests.contract.conftest import Place
 from tests.contract.store_builders import ended, queued, samples, started
 from tests.contract.test_store_copy import Two, two

@@ -8,8 +8,9 @@ import pytest
 
 from joblens.model.errors import AmbiguousRun, UnknownRun, UnknownWorkflow
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Owner, Status
-from joblens.model.run import (
+from joblens.model.jobs.job import Owner, Status
+from joblens.model.jobs.run_link import RunLink
+from joblens.model.runs.run import (
     JobsReset,
     JobsSpawned,
     RaisedRequest,
@@ -22,8 +23,7 @@ from joblens.model.run import (
     StopAskedFor,
     UserDataSet,
 )
-from joblens.model.run_link import RunLink
-from joblens.model.workflow_spec import JobSpec
+from joblens.model.runs.workflow_spec import JobSpec
 from joblens.model.writes import RunCreated, Write
 from joblens.ports.store import Store
 from tests.contract.run_builders import OWNER, attempt, begun, noted, over, run, workflow

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from joblens.model.details import (
+from joblens.model.errors import AmbiguousJob, StoreError, UnknownJob
+from joblens.model.history import HistoryQuery, SortKey
+from joblens.model.jobs.details import (
     ClusterAccount,
     ContainerFacts,
     Details,
@@ -23,10 +25,8 @@ from joblens.model.details import (
     ThreadTable,
     ThreadUse,
 )
-from joblens.model.errors import AmbiguousJob, StoreError, UnknownJob
-from joblens.model.history import HistoryQuery, SortKey
-from joblens.model.job import Placement, Record, Status
-from joblens.model.run_link import RunLink
+from joblens.model.jobs.job import Placement, Record, Status
+from joblens.model.jobs.run_link import RunLink
 from joblens.model.writes import CancelAsked, DetailsTaken, Write
 from joblens.ports.store import Store
 from tests.contract.store_builders import (

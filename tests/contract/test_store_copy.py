@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
-from joblens.app.store_copy import Copied, copy_store
+from joblens.app.reports.store_copy import Copied, copy_store
 from joblens.model.delivery import RetryLost
 from joblens.model.errors import InputError, StoreError
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Status
-from joblens.model.run_link import RunLink
+from joblens.model.jobs.job import Status
+from joblens.model.jobs.run_link import RunLink
 from joblens.model.settings import Settings
 from joblens.model.writes import JobStarted
 from joblens.ports.deliveries import Deliveries
@@ -123,7 +123,7 @@ def test_a_copy_that_was_interrupted_goes_on_with_the_same_numbers(
         whole_apply(store, writes)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr("joblens.app.store_copy._SAMPLES_AT_ONCE", 3)
+        patch.setattr("joblens.app.reports.store_copy._SAMPLES_AT_ONCE", 3)
         patch.setattr(kind, "apply", fail_at_the_second)
         with pytest.raises(StoreError):
             two.copy()

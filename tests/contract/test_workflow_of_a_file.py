@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from joblens.ports.store import Store
-from joblens.stores.journal import JournaledStore
+from joblens.stores.wrappers.journal import JournaledStore
 from tests.contract.conftest import STORES, Place
 from tests.contract.run_builders import run, workflow
 

@@ -5,8 +5,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from joblens.model.delivery import Order, RetryLost, Ticket, WorkerInfo
-from joblens.model.job import Job, Requirements
-from joblens.model.labels import route_of
+from joblens.model.jobs.job import Job, Requirements
+from joblens.model.values.labels import route_of
 from joblens.model.writes import (
     DetailsTaken,
     JobEnded,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.analysis.finding_codes import Code
-from joblens.model.finding import Severity
+from joblens.analysis.findings.codes import Code
+from joblens.model.jobs.finding import Severity
 
 TEXT = (Path(__file__).parents[2] / "docs" / "findings.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### (\S+)\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL))

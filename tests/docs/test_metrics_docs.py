@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import fields
 
-from joblens.model.job import USAGE_NUMBERS
-from joblens.model.sample import SAMPLE_TABLES, Sample
+from joblens.model.jobs.job import USAGE_NUMBERS
+from joblens.model.jobs.sample import SAMPLE_TABLES, Sample
 
 TEXT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
 SAMPLES, USED = TEXT.split("\n## What the whole job used\n")

@@ -3,7 +3,7 @@ for all pages in test_examples."""
 
 import re
 
-from joblens.spec.workflow_keys import SECTIONS
+from joblens.spec.keys.workflow import SECTIONS
 from tests.conftest import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "migrating.md").read_text()

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from joblens.data.operator_info import describe
 from joblens.data.operators import MODULES
-from joblens.model.operator_info import OperatorInfo, ParameterInfo
-from joblens.views.operators import shown_value
+from joblens.data.registry.info import describe
+from joblens.model.recipes.operator_info import OperatorInfo, ParameterInfo
+from joblens.views.recipes.operators import shown_value
 from tests.conftest import REPOSITORY
 
 UPDATE = bool(os.environ.get("JOBLENS_UPDATE_DOCS"))

@@ -4,9 +4,9 @@ After a change of keys: JOBLENS_UPDATE_DOCS=1 pytest tests/docs, then read the d
 
 import pytest
 
-from joblens.spec.key_table import Section
-from joblens.spec.recipe_file import read_recipe
-from joblens.spec.recipe_keys import RECIPE_SECTIONS
+from joblens.spec.keys.recipe import RECIPE_SECTIONS
+from joblens.spec.keys.table import Section
+from joblens.spec.recipes.file import read_recipe
 from tests.conftest import REPOSITORY
 from tests.docs.key_pages import check_tables, yaml_examples
 from tests.docs.test_spec_page import bounds_of, default_of, kind_of

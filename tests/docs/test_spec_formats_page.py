@@ -2,7 +2,7 @@
 
 import re
 
-from joblens.spec.documents import FORMATS, read_document
+from joblens.spec.formats.documents import FORMATS, read_document
 
 
 def test_the_examples_of_the_five_formats_say_the_same() -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from joblens.plan.expansion import make_plan
-from joblens.spec.key_table import Key, Section
-from joblens.spec.sbatch_options import DECIDED_ELSEWHERE
-from joblens.spec.workflow_file import read_workflow
-from joblens.spec.workflow_keys import SECTIONS
-from joblens.spec.workflow_kinds import Kind
+from joblens.plan.workflows.expansion import make_plan
+from joblens.spec.keys.kinds import Kind
+from joblens.spec.keys.sbatch_options import DECIDED_ELSEWHERE
+from joblens.spec.keys.table import Key, Section
+from joblens.spec.keys.workflow import SECTIONS
+from joblens.spec.workflows.file import read_workflow
 from tests.conftest import REPOSITORY
 from tests.docs.key_pages import check_tables, yaml_examples
 

@@ -4,10 +4,10 @@ After a change of keys: JOBLENS_UPDATE_DOCS=1 pytest tests/docs, then read the d
 
 import pytest
 
-from joblens.app.tools import load_tools
-from joblens.spec.key_table import Section
-from joblens.spec.tool_file import PLACEHOLDERS, read_tool
-from joblens.spec.tool_keys import TOOL_SECTIONS
+from joblens.app.queue.tools import load_tools
+from joblens.spec.keys.table import Section
+from joblens.spec.keys.tool import TOOL_SECTIONS
+from joblens.spec.tools.file import PLACEHOLDERS, read_tool
 from tests.conftest import REPOSITORY
 from tests.docs.key_pages import check_tables, yaml_examples
 from tests.docs.test_spec_page import bounds_of, default_of, kind_of

@@ -1,6 +1,6 @@
 """A job with everything: two GPUs, network, energy, threads, memory, a container. Built, not recorded."""
 
-from joblens.model.details import (
+from joblens.model.jobs.details import (
     ContainerFacts,
     Details,
     Endpoint,
@@ -11,7 +11,7 @@ from joblens.model.details import (
     ThreadTable,
     ThreadUse,
 )
-from joblens.model.sample import GpuReading, InterfaceIo, Sample
+from joblens.model.jobs.sample import GpuReading, InterfaceIo, Sample
 from tests.integration.past_jobs import MIB, START_US
 
 GIB = 1024 * MIB

@@ -4,8 +4,8 @@ import sys
 
 from msgspec import structs
 
-from joblens.model.operator_info import OperatorInfo, ParameterInfo
-from joblens.views.operators import render_operator, render_operators
+from joblens.model.recipes.operator_info import OperatorInfo, ParameterInfo
+from joblens.views.recipes.operators import render_operator, render_operators
 from tests.golden.golden import same_as_golden
 
 LENGTH = OperatorInfo(

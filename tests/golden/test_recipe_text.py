@@ -2,21 +2,21 @@
 
 from msgspec.structs import replace
 
-from joblens.analysis.recipe_operators import operator_table
-from joblens.model.details import Details
-from joblens.model.job_snapshot import (
+from joblens.analysis.recipes.operators import operator_table
+from joblens.model.jobs.details import Details
+from joblens.model.recipes.recipe import InputFile, OperatorCall, Partition, Recipe, RecipePlan, Slice, Stage
+from joblens.model.recipes.snapshot import (
     JobSnapshot,
     OperatorProgress,
     PartitionStatus,
     ProcessingStatus,
     StepProgress,
 )
-from joblens.model.recipe import InputFile, OperatorCall, Partition, Recipe, RecipePlan, Slice, Stage
-from joblens.views.recipe_ending import end_document, render_recipe_end
-from joblens.views.recipe_live import progress_line, render_recipe_live
-from joblens.views.recipe_plan import plan_document, render_recipe_plan
-from joblens.views.show import render_parts, render_show
-from joblens.views.style import PLAIN
+from joblens.views.jobs.show import render_parts, render_show
+from joblens.views.recipes.ending import end_document, render_recipe_end
+from joblens.views.recipes.live import progress_line, render_recipe_live
+from joblens.views.recipes.plan import plan_document, render_recipe_plan
+from joblens.views.text.style import PLAIN
 from tests.golden.golden import same_as_golden
 from tests.golden.test_text import ENDED, NOW_US
 

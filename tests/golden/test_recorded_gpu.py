@@ -3,16 +3,16 @@
 import json
 from functools import cache
 
-from joblens.analysis.findings import findings_for
-from joblens.analysis.usage import total_usage
-from joblens.model.details import Details
-from joblens.model.job import Requirements
-from joblens.model.sample import Sample
-from joblens.probes.gpu_following import GpuFollower
-from joblens.probes.nvml import NvmlDriver
-from joblens.views.metrics import render_sample
-from joblens.views.show import render_parts
-from joblens.views.style import PLAIN
+from joblens.analysis.findings.all_findings import findings_for
+from joblens.analysis.numbers.usage import total_usage
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Requirements
+from joblens.model.jobs.sample import Sample
+from joblens.probes.gpu.following import GpuFollower
+from joblens.probes.gpu.nvml import NvmlDriver
+from joblens.views.jobs.metrics import render_sample
+from joblens.views.jobs.show import render_parts
+from joblens.views.text.style import PLAIN
 from tests.golden.golden import same_as_golden
 from tests.unit.analysis.records import START_US, a_record
 from tests.unit.probes.gpu_trees import FIXTURES

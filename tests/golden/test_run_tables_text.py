@@ -2,15 +2,15 @@
 
 from msgspec.structs import replace
 
-from joblens.analysis.run_table import ResultRow
-from joblens.analysis.utilization import check_utilization
-from joblens.analysis.workflow_rows import INTERRUPTED, RunRow, WorkflowRow
-from joblens.model.job import Job, Outcome, Record, Requirements, Status, Usage
-from joblens.model.run import JobState, Run, RunOptions, Workflow
-from joblens.views.results import render_results
-from joblens.views.style import PLAIN, Palette, visible_width
-from joblens.views.utilization import render_utilization
-from joblens.views.workflows import render_workflow, render_workflows
+from joblens.analysis.runs.table import ResultRow
+from joblens.analysis.runs.workflow_rows import INTERRUPTED, RunRow, WorkflowRow
+from joblens.analysis.sizing.utilization import check_utilization
+from joblens.model.jobs.job import Job, Outcome, Record, Requirements, Status, Usage
+from joblens.model.runs.run import JobState, Run, RunOptions, Workflow
+from joblens.views.runs.results import render_results
+from joblens.views.runs.utilization import render_utilization
+from joblens.views.runs.workflows import render_workflow, render_workflows
+from joblens.views.text.style import PLAIN, Palette, visible_width
 from tests.golden.golden import same_as_golden
 
 GB = 1024**3

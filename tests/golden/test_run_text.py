@@ -5,18 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from joblens.analysis.observations import Observation
-from joblens.analysis.rightsizing import Group, advise
-from joblens.analysis.run_diff import JobSide, RunDiff, RunSide, compare_runs
-from joblens.engine.run_estimate import Estimate
-from joblens.engine.run_progress import JobFailure, RunningJob, RunProgress, StageProgress
-from joblens.model.job import Requirements, Status
-from joblens.model.run import RunStatus
-from joblens.model.units import GIB, MIB
-from joblens.views.rightsize import render_group
-from joblens.views.run_diff import render_run_diff
-from joblens.views.run_live import end_line, failure_line, render_run_live, summary_line
-from joblens.views.style import PLAIN, Palette, visible_width
+from joblens.analysis.comparing.run_diff import JobSide, RunDiff, RunSide, compare_runs
+from joblens.analysis.sizing.observations import Observation
+from joblens.analysis.sizing.rightsizing import Group, advise
+from joblens.engine.progress.estimate import Estimate
+from joblens.engine.progress.progress import JobFailure, RunningJob, RunProgress, StageProgress
+from joblens.model.jobs.job import Requirements, Status
+from joblens.model.runs.run import RunStatus
+from joblens.model.values.units import GIB, MIB
+from joblens.views.runs.diff import render_run_diff
+from joblens.views.runs.live import end_line, failure_line, render_run_live, summary_line
+from joblens.views.runs.rightsize import render_group
+from joblens.views.text.style import PLAIN, Palette, visible_width
 from tests.golden.golden import same_as_golden
 
 FAILURES = (

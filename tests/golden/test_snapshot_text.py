@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from joblens.app.snapshots import create_snapshot
-from joblens.views.snapshot import render_job_list, render_snapshot
-from joblens.views.style import PLAIN
+from joblens.app.recipes.snapshots import create_snapshot
+from joblens.views.recipes.snapshot import render_job_list, render_snapshot
+from joblens.views.text.style import PLAIN
 from tests.conftest import REPOSITORY
 from tests.golden.golden import same_as_golden
 
@@ -21,7 +21,7 @@ def test_a_job(name: str) -> None:
 
 
 def test_a_running_job_on_a_narrow_terminal() -> None:
-    from joblens.model.job_snapshot import ProcessingStatus
+    from joblens.model.recipes.snapshot import ProcessingStatus
 
     killed = create_snapshot(str(FIXTURES / "datajuicer-killed"))
     running = msgspec.structs.replace(

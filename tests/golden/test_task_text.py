@@ -4,12 +4,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from joblens.app.task_results import Expected, status_form, workflow_form
-from joblens.model.finding import Finding, Severity
-from joblens.model.job import Artifact, Attempt, Job, Outcome, Owner, Record, Status, Usage
-from joblens.model.sample import Sample
-from joblens.views.style import PLAIN
-from joblens.views.tasks import render_health, render_status, render_workflow
+from joblens.app.queue.task_results import Expected, status_form, workflow_form
+from joblens.model.jobs.finding import Finding, Severity
+from joblens.model.jobs.job import Artifact, Attempt, Job, Outcome, Owner, Record, Status, Usage
+from joblens.model.jobs.sample import Sample
+from joblens.views.runs.tasks import render_health, render_status, render_workflow
+from joblens.views.text.style import PLAIN
 from tests.golden.golden import same_as_golden
 
 START_US = 1_763_208_000_000_000

@@ -1,9 +1,9 @@
 """`joblens list-tools` as it is shown."""
 
 from joblens.model.delivery import RetryLost
-from joblens.model.job import ContainerJob, Requirements
+from joblens.model.jobs.job import ContainerJob, Requirements
 from joblens.model.tool import ParameterWay, Tool, ToolParameter, ToolScript, ToolStanding
-from joblens.views.tools import render_tool, render_tools, tool_form
+from joblens.views.setup.tools import render_tool, render_tools, tool_form
 from tests.golden.golden import same_as_golden
 
 SOLVER = Tool(

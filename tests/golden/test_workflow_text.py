@@ -1,15 +1,15 @@
 """What workflow commands show, pinned: compared with the files of their names in this folder."""
 
-from joblens.app.expanding import expanded_workflow
-from joblens.app.spec_check import check_spec
-from joblens.app.specs import load_spec
-from joblens.engine.offer import Offer
-from joblens.model.run import JobState
-from joblens.views.graph_drawing import Drawing, Grouping, drawing_of
-from joblens.views.graph_svg import render_svg
-from joblens.views.graph_text import render_graph, render_mermaid
-from joblens.views.spec_check import render_check
-from joblens.views.yaml_text import yaml_lines
+from joblens.app.workflows.expanding import expanded_workflow
+from joblens.app.workflows.loading import load_spec
+from joblens.app.workflows.spec_check import check_spec
+from joblens.engine.schedule.capacity import Offer
+from joblens.model.runs.run import JobState
+from joblens.views.graph.drawing import Drawing, Grouping, drawing_of
+from joblens.views.graph.svg import render_svg
+from joblens.views.graph.text import render_graph, render_mermaid
+from joblens.views.runs.spec_check import render_check
+from joblens.views.text.yaml_text import yaml_lines
 from tests.conftest import REPOSITORY
 from tests.golden.golden import same_as_golden, same_text
 

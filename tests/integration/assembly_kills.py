@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from joblens.data import work
-from joblens.data.coordinator import Coordinator
-from joblens.data.executor import execute
-from joblens.model.recipe import RecipePlan
+from joblens.data.executor.coordinator import Coordinator
+from joblens.data.executor.executor import execute
+from joblens.data.partition import work
+from joblens.model.recipes.recipe import RecipePlan
 from tests.integration import recipe_executor as executors
 
 _CHANGING = ("unlink", "replace", "copy_file_range", "ftruncate")

@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from joblens.agent.locks import SupervisorLock
-from joblens.app.places import spool_dir
+from joblens.agent.runtime.locks import SupervisorLock
+from joblens.app.wiring.paths import spool_dir
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record
-from joblens.model.sample import Sample
+from joblens.model.jobs.job import Record
+from joblens.model.jobs.sample import Sample
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import Finished, wait_until
 from tests.integration import run_jobs

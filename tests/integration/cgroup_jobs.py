@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from joblens.agent.groups import GroupFactory, JobGroups
+from joblens.agent.cgroups.groups import GroupFactory, JobGroups
 from joblens.model.errors import AccountingUnavailable
 
 _JOIN_AND_EXEC = 'n=$1; shift; while [ $n -gt 0 ]; do echo 0 > "$1"; shift; n=$((n-1)); done; exec "$@"'

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.queueing import QueueRequest, QueueStore, enqueue, open_queue_store
-from joblens.app.requests import Request
-from joblens.app.settings import load_settings
+from joblens.app.jobs.requests import Request
+from joblens.app.queue.queueing import QueueRequest, QueueStore, enqueue, open_queue_store
+from joblens.app.wiring.settings import load_settings
 from joblens.model.delivery import RetryLost
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record, Requirements
+from joblens.model.jobs.job import Record, Requirements
 from tests.conftest import wait_until
 
 # Told apart by a file each: appending to one file by many is no proof of anything.

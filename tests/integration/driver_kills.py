@@ -13,10 +13,10 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from joblens.agent.locks import SupervisorLock
-from joblens.app.places import spool_dir
+from joblens.agent.runtime.locks import SupervisorLock
+from joblens.app.wiring.paths import spool_dir
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record, Status
+from joblens.model.jobs.job import Record, Status
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from joblens.model.errors import ContainerError
-from joblens.probes.container_api import ContainerApi, connect
+from joblens.probes.containers.api import ContainerApi, connect
 
 IMAGE = "joblens-test:1"
 _BUSYBOX = "/bin/busybox"

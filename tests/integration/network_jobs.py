@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.groups import JobGroups
-from joblens.probes.cgroup_network import CgroupNetworkProbe, count_as_guest
+from joblens.agent.cgroups.groups import JobGroups
+from joblens.probes.network.cgroup_network import CgroupNetworkProbe, count_as_guest
 from tests.integration.cgroup_jobs import make_groups, start_python_in
 
 IP4, IP6, UDP_HEADER = 20, 40, 8

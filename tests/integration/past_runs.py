@@ -4,9 +4,9 @@ And a second run that repeats the failed part."""
 from pathlib import Path
 from typing import Any
 
-from joblens.model.job import Outcome, Requirements, Status, Usage
-from joblens.model.run import RunStatus
-from joblens.model.run_link import RunLink
+from joblens.model.jobs.job import Outcome, Requirements, Status, Usage
+from joblens.model.jobs.run_link import RunLink
+from joblens.model.runs.run import RunStatus
 from joblens.model.writes import JobEnded, Write
 from joblens.stores.sqlite import SqliteStore
 from tests.contract.run_builders import begun, over, run, workflow

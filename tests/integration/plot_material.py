@@ -7,13 +7,13 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from joblens.model.ids import new_uuid
-from joblens.model.job import Attempt, Job, Outcome, Owner, Requirements, Status, Usage
-from joblens.model.plan import Plan, PlannedJob
-from joblens.model.run import Run, RunEnded, RunEvent, RunStarted, RunStatus, Workflow
-from joblens.model.run_link import RunLink
-from joblens.model.sample import Sample
-from joblens.model.units import GIB, MIB
+from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Requirements, Status, Usage
+from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.sample import Sample
+from joblens.model.runs.plan import Plan, PlannedJob
+from joblens.model.runs.run import Run, RunEnded, RunEvent, RunStarted, RunStatus, Workflow
+from joblens.model.values.ids import new_uuid
+from joblens.model.values.units import GIB, MIB
 from joblens.model.writes import (
     JobEnded,
     JobQueued,

@@ -33,7 +33,7 @@ def _of_this_test(state: str) -> list[int]:
     found = []
     for process in psutil.process_iter(["pid", "cmdline", "environ"]):
         words, environ = process.info["cmdline"] or (), process.info["environ"] or {}
-        is_ours = "joblens.app.hired" in words or "joblens.runners.ray_desk" in words
+        is_ours = "joblens.app.clusters.pilot_worker" in words or "joblens.runners.ray.proxy" in words
         if is_ours and environ.get("XDG_STATE_HOME") == state:
             found.append(process.info["pid"])
     return found

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import msgspec
 import pytest
 
-from joblens.agent.groups import GroupFactory
+from joblens.agent.cgroups.groups import GroupFactory
 from joblens.model.errors import AccountingUnavailable
 from joblens.model.history import HistoryQuery
 from joblens.stores.sqlite import SqliteStore

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from joblens.model.details import Details
-from joblens.model.job import Usage
-from joblens.model.sample import Sample
-from joblens.probes.perf_counters import could_count
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Usage
+from joblens.model.jobs.sample import Sample
+from joblens.probes.host.perf_counters import could_count
 from tests.conftest import REPOSITORY, python_path, wait_until
 from tests.integration.background_jobs import Desk, desk
 from tests.integration.network_jobs import packets_or_skip
@@ -23,9 +23,9 @@ _MIB = 2**20
 _GPU = """
 import os, time
 folder = {folder!r}
-from joblens.agent import instrument_gpu
+from joblens.agent.instruments import gpu as instrument_gpu
 def make():
-    from joblens.probes.nvml import NvmlDriver
+    from joblens.probes.gpu.nvml import NvmlDriver
     from tests.unit.probes.nvml_fake import FakeGpu, FakeNvml
     class FolderGpu(FakeGpu):
         def answer(self, call, arguments):

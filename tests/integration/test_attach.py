@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import joblens as package
-from joblens.agent.groups import JobGroups
+from joblens.agent.cgroups.groups import JobGroups
 from joblens.model.errors import InputError
 from tests.conftest import RunJoblens, wait_until
 from tests.integration.cgroup_jobs import make_groups, start_python_in, wait_usage

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from joblens.agent.attach_targets import find_target
+from joblens.agent.attach.targets import find_target
 from joblens.model.errors import InputError
-from joblens.probes.cgroup_layout import read_layout
+from joblens.probes.cgroup.layout import read_layout
 from tests.conftest import RunJoblens
 
 

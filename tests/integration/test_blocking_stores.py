@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.locks import SupervisorLock
-from joblens.app.places import spool_dir
+from joblens.agent.runtime.locks import SupervisorLock
+from joblens.app.wiring.paths import spool_dir
 from joblens.model.history import HistoryQuery
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
@@ -23,7 +23,7 @@ from tests.servers import PostgresServer
 # joblens with a store that waits while a file is there, and writes down who waits that should not.
 ODD_STORE = """
 import os, sys, threading, time, traceback
-from joblens.agent.loop import Loop
+from joblens.agent.runtime.loop import Loop
 from joblens.stores.sqlite import SqliteStore
 
 loops = threading.local()

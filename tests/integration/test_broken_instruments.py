@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import joblens
-from joblens.agent.driver_thread import DriverThread
-from joblens.agent.instruments import Instruments, Watched
+from joblens.agent.instruments.table import Instruments, Watched
+from joblens.agent.runtime.driver_thread import DriverThread
 from tests.fake_instruments import CountingProbe, FakeInstruments
 
 HANGS_S = 60.0  # at most: each test lets it return in the end
@@ -84,7 +84,7 @@ def test_a_driver_that_hangs_delays_neither_samples_nor_the_end(
     fake = FakeInstruments(monkeypatch)
     fake.offer("gpu", open_probe)
     fake.offer("network", lambda *_: EndsTheJob())
-    monkeypatch.setattr("joblens.agent.driver_thread._SILENT_AFTER_S", HANGS_S)
+    monkeypatch.setattr("joblens.agent.runtime.driver_thread._SILENT_AFTER_S", HANGS_S)
     result = joblens.run(["sh", "-c", f"until [ -e {sampled} ]; do sleep 0.02; done"], interval=0.1)
     assert hanging.was_asked.is_set()
     assert not hanging.has_returned
@@ -94,7 +94,7 @@ def test_a_driver_that_hangs_delays_neither_samples_nor_the_end(
 
 
 def test_one_that_hangs_is_said_to_hang(monkeypatch: pytest.MonkeyPatch, hanging: HangingDriver) -> None:
-    monkeypatch.setattr("joblens.agent.driver_thread._SILENT_AFTER_S", 0.05)
+    monkeypatch.setattr("joblens.agent.runtime.driver_thread._SILENT_AFTER_S", 0.05)
     thread = DriverThread(hanging)
     thread.use()
     assert hanging.was_asked.wait(10)

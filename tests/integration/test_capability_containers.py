@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.capability_containers import container_capabilities
-from joblens.agent.container_groups import make_container_groups
-from joblens.model.capability import Capability
+from joblens.agent.containers.groups import make_container_groups
+from joblens.agent.doctor.containers import container_capabilities
+from joblens.model.jobs.capability import Capability
 from tests.integration.engines import Engine
 
 VARIABLES = {"docker": "DOCKER_HOST", "podman": "CONTAINER_HOST"}
@@ -27,7 +27,7 @@ def nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The engines of the machine are none of the test's business."""
     for variable in VARIABLES.values():
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr("joblens.probes.container_api.SYSTEM_SOCKETS", {"docker": "", "podman": ""})
+    monkeypatch.setattr("joblens.probes.containers.api.SYSTEM_SOCKETS", {"docker": "", "podman": ""})
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nothing"))
 
 
@@ -67,7 +67,7 @@ def test_where_they_cannot_the_row_says_what_is_missed(
     docker: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{docker.socket}")
-    monkeypatch.setattr("joblens.agent.capability_containers.make_container_groups", lambda *_: None)
+    monkeypatch.setattr("joblens.agent.doctor.containers.make_container_groups", lambda *_: None)
     row = row_of("docker")
     assert row.available
     assert "own groups" not in row.mechanism
@@ -79,7 +79,7 @@ def test_groups_that_systemd_makes_are_told_with_what_would_help(
     docker: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{docker.socket}")
-    driver = "joblens.probes.container_api.ContainerApi.cgroup_driver"
+    driver = "joblens.probes.containers.api.ContainerApi.cgroup_driver"
     monkeypatch.setattr(driver, lambda api, timeout_s: "systemd")
     row = row_of("docker")
     assert row.available

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from joblens.agent.group_places import GroupPlaces, find_places
-from joblens.agent.groups import GroupFactory, JobGroups
-from joblens.agent.systemd_scope import enter_leaf
+from joblens.agent.cgroups.groups import GroupFactory, JobGroups
+from joblens.agent.cgroups.placement import GroupPlaces, find_places
+from joblens.agent.cgroups.systemd_scope import enter_leaf
 from joblens.model.errors import AccountingUnavailable, ProbeError
-from joblens.model.ids import new_uuid
-from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, read_layout
-from joblens.probes.kernel_files import read_words
+from joblens.model.values.ids import new_uuid
+from joblens.probes.cgroup.layout import UNIFIED, CgroupLayout, read_layout
+from joblens.probes.proc.kernel_files import read_words
 from tests.integration.cgroup_jobs import factory_or_skip, make_groups, start_in, start_python_in
 
 pytestmark = pytest.mark.cgroup
@@ -298,7 +298,7 @@ def test_someone_without_rights_is_told_so() -> None:
     code = """
 import json
 import os
-from joblens.agent.groups import GroupFactory
+from joblens.agent.cgroups.groups import GroupFactory
 from joblens.model.errors import AccountingUnavailable
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
@@ -314,7 +314,7 @@ except AccountingUnavailable as refusal:
 def test_a_process_alone_in_its_group_moves_into_a_leaf_and_no_other(groups: JobGroups) -> None:
     if UNIFIED not in groups.paths:
         pytest.skip("no cgroup v2 here")
-    code = "from joblens.agent.systemd_scope import enter_leaf; print(enter_leaf())"
+    code = "from joblens.agent.cgroups.systemd_scope import enter_leaf; print(enter_leaf())"
     alone = start_in(groups, sys.executable, "-c", code, stdout=subprocess.PIPE)
     answer = alone.communicate()[0].decode().strip()
     unified = read_layout().unified
@@ -351,10 +351,10 @@ def memory_usage_file(groups: JobGroups) -> Path:
 
 DETECT_INSIDE = """
 import json, sys
-from joblens.agent.groups import GroupFactory
-from joblens.agent.systemd_scope import enter_leaf
+from joblens.agent.cgroups.groups import GroupFactory
+from joblens.agent.cgroups.systemd_scope import enter_leaf
 from joblens.model.errors import AccountingUnavailable
-from joblens.probes.cgroup import CgroupProbe
+from joblens.probes.cgroup.probe import CgroupProbe
 parent = enter_leaf() if sys.argv[1] == "leaf" else None
 try:
     factory = GroupFactory.detect(parent)

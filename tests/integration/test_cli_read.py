@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from joblens.model.job import Outcome, Status
+from joblens.model.jobs.job import Outcome, Status
 from joblens.model.writes import JobEnded, SamplesTaken
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens

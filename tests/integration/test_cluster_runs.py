@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.job import Record, Status
-from joblens.model.run import PlaceEnded, WorkPlaced
+from joblens.model.jobs.job import Record, Status
+from joblens.model.runs.run import PlaceEnded, WorkPlaced
 from tests.conftest import Finished, python_path, wait_until
 from tests.integration.workflow_desk import WorkflowDesk, interrupt, local_cluster, states
 

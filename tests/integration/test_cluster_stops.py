@@ -1,6 +1,6 @@
 """Runs on a cluster that are ended and gone on with."""
 
-from joblens.model.run import JobCancelled
+from joblens.model.runs.run import JobCancelled
 from tests.conftest import wait_until
 from tests.integration.test_cluster_runs import quick_leases, start
 from tests.integration.workflow_desk import WorkflowDesk

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import joblens as joblens_api
-from joblens.model.job import Usage
+from joblens.model.jobs.job import Usage
 from tests.integration.run_jobs import MIB, PYTHON
 
 FILE = 96 * MIB

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import joblens
-from joblens.model.job import Record, Status
+from joblens.model.jobs.job import Record, Status
 from tests.conftest import wait_until
 from tests.integration.background_jobs import Desk, kill
 from tests.integration.engines import IMAGE, Engine, FrozenProxy

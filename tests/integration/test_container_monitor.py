@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from joblens.app.monitor import JobMonitor
-from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler
+from joblens.app.in_process.monitor import JobMonitor
+from joblens.app.in_process.profiler import ContainerResourceMonitor, ResourceProfiler
 from joblens.model.errors import ContainerError
-from joblens.probes.container_api import ContainerApi
+from joblens.probes.containers.api import ContainerApi
 from tests.conftest import RunJoblens, wait_until
 from tests.integration.engines import IMAGE, Engine
 
@@ -110,7 +110,7 @@ def test_memory_that_was_given_back_before_is_not_counted(
     engine: Engine, start: Start, monkeypatch: pytest.MonkeyPatch, sees_group: bool
 ) -> None:
     if not sees_group:
-        monkeypatch.setattr("joblens.agent.container_watch.has_group_here", lambda _info: False)
+        monkeypatch.setattr("joblens.agent.containers.watch.has_group_here", lambda _info: False)
     name = a_name()
     container = start(name)  # eight MiB of page cache, which go with the file
     wait_until(lambda: has_worked(engine.api(), container))
@@ -152,7 +152,7 @@ def test_one_that_ends_and_is_started_again_is_added_up(engine: Engine, start: S
 def test_where_the_group_cannot_be_seen_the_engine_is_asked(
     engine: Engine, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("joblens.agent.container_watch.has_group_here", lambda _info: False)
+    monkeypatch.setattr("joblens.agent.containers.watch.has_group_here", lambda _info: False)
     name = a_name()
     monitor = ContainerResourceMonitor(name, interval=0.1)
     monitor.start_monitoring()
@@ -212,7 +212,7 @@ def test_without_an_engine_the_rest_is_measured_and_the_reason_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
-        "joblens.probes.container_api._usual_sockets", lambda _: [str(tmp_path / "none.sock")]
+        "joblens.probes.containers.api._usual_sockets", lambda _: [str(tmp_path / "none.sock")]
     )
     monitor = ContainerResourceMonitor("somebody", interval=0.05)
     monitor.start_monitoring()

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from joblens.analysis.crate_job import job_crate
+from joblens.analysis.crates.job import job_crate
 from tests.conftest import REPOSITORY, RunJoblens
 from tests.integration.workflow_desk import WorkflowDesk
-from tests.unit.analysis.test_crate_graph import ABOUT, rich_job
+from tests.unit.analysis.crates.test_graph import ABOUT, rich_job
 
 VALIDATOR = Path(sys.prefix, "crate-validator")
 SECRET = "s3cretsauce-of-ours"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from joblens.model.run import RunStatus
+from joblens.model.runs.run import RunStatus
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk, states
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from joblens.model.delivery import RetryLost
-from joblens.model.job import Status
+from joblens.model.jobs.job import Status
 from tests.conftest import wait_until
 from tests.integration.delivery_desk import DeliveryDesk, later
 from tests.servers import PostgresServer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.group_places import spool_mark
+from joblens.agent.cgroups.placement import spool_mark
 from tests.conftest import wait_until
 from tests.integration.background_jobs import desk
 from tests.integration.driver_kills import fault_run
@@ -24,7 +24,7 @@ def test_drivers_killed_at_random_moments_lose_and_repeat_nothing(tmp_path: Path
 
 HANGING_STORE = """
 import joblens, sys, time
-from joblens.agent.recorder import Recorder
+from joblens.agent.runtime.recorder import Recorder
 Recorder.put = lambda self, writes, *, can_wait=False: 1 << 60  # nothing ever reaches the store
 list(joblens.map_commands([["sh", "-c", line] for line in sys.argv[1:]], jobs=1))
 """
@@ -71,12 +71,12 @@ def test_a_job_of_which_the_store_never_heard_is_recorded_with_its_outcome(
 
 KILLED_AFTER_OUTCOME = """
 import os, signal, sys
-from joblens.agent.groups import JobGroups
+from joblens.agent.cgroups.groups import JobGroups
 JobGroups.remove = lambda self: os.kill(os.getpid(), signal.SIGKILL)
 """
 RUN = "sys.argv = ['joblens', 'run', '--', 'true']\nfrom joblens.__main__ import entry\nentry()\n"
 STANDBY = """
-from joblens.agent.launch import LauncherProcess
+from joblens.agent.launcher.launch import LauncherProcess
 LauncherProcess.join = lambda self, attach: os.kill(os.getpid(), signal.SIGKILL)
 sys.argv = ["joblens", "run", "flow.yaml"]
 from joblens.__main__ import entry

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from joblens.agent.detail_taking import DetailTaker
-from joblens.agent.groups import JobGroups
-from joblens.agent.instrument_endpoints import EndpointProbe, open_probe
-from joblens.agent.instruments import Instruments, Watched
-from joblens.model.details import Endpoint
+from joblens.agent.cgroups.groups import JobGroups
+from joblens.agent.instruments.details import DetailTaker
+from joblens.agent.instruments.endpoints import EndpointProbe, open_probe
+from joblens.agent.instruments.table import Instruments, Watched
 from joblens.model.errors import ProbeError
-from joblens.model.job import Job
+from joblens.model.jobs.details import Endpoint
+from joblens.model.jobs.job import Job
 from joblens.model.writes import DetailsTaken
-from joblens.probes.cgroup_network import NO_GROUP
-from joblens.probes.endpoints import SocketDriver, group_ids
-from joblens.probes.socket_dump import SocketDump
+from joblens.probes.network.cgroup_network import NO_GROUP
+from joblens.probes.network.endpoints import SocketDriver, group_ids
+from joblens.probes.network.socket_dump import SocketDump
 from tests.conftest import wait_until
 from tests.integration.background_jobs import desk
 from tests.integration.cgroup_jobs import make_groups, start_in, start_python_in

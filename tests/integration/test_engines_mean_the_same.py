@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from joblens.analysis.finding_codes import Code
+from joblens.analysis.findings.codes import Code
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record, Status
+from joblens.model.jobs.job import Record, Status
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import JOBLENS, WorkflowDesk, states
 

@@ -15,7 +15,7 @@ import pytest
 from msgspec import Struct
 
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record
+from joblens.model.jobs.job import Record
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
 

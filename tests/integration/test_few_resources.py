@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from joblens.agent.recorder import Recorder
-from joblens.agent.sampler import Sampler
-from joblens.app.drivers import SystemClock
+from joblens.agent.runtime.recorder import Recorder
+from joblens.agent.runtime.sampler import Sampler
+from joblens.app.wiring.drivers import SystemClock
 from joblens.stores.sqlite import SqliteStore
 from tests.contract.store_builders import whole_job
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from joblens.agent.forgotten_groups import ForgottenGroups, shared_parents
-from joblens.agent.group_places import GroupPlaces, find_places, owner_mark, shared_parent
-from joblens.agent.groups import GroupFactory, JobGroups
-from joblens.agent.owners import this_process
-from joblens.model.ids import new_uuid
-from joblens.model.job import Owner
-from joblens.probes.cgroup_layout import read_layout
-from joblens.probes.host import read_host
+from joblens.agent.cgroups.groups import GroupFactory, JobGroups
+from joblens.agent.cgroups.placement import GroupPlaces, find_places, owner_mark, shared_parent
+from joblens.agent.recovery.forgotten_groups import ForgottenGroups, shared_parents
+from joblens.agent.runtime.owners import this_process
+from joblens.model.jobs.job import Owner
+from joblens.model.values.ids import new_uuid
+from joblens.probes.cgroup.layout import read_layout
+from joblens.probes.host.machine_load import read_host
 from tests.integration.cgroup_jobs import factory_or_skip, start_in
 
 pytestmark = pytest.mark.cgroup

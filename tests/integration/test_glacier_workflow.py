@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.specs import load_spec
-from joblens.model.plan import Plan
+from joblens.app.workflows.loading import load_spec
+from joblens.model.runs.plan import Plan
 from tests.conftest import REPOSITORY
 from tests.integration.workflow_desk import WorkflowDesk, states
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from joblens.model.run import RunStatus
+from joblens.model.runs.run import RunStatus
 from tests.contract.run_builders import begun, over, run, workflow
 from tests.contract.store_builders import NOON_US, SECOND
 from tests.integration.past_runs import FIRST, FLOW, PREPROCESS, SPEC, attempt

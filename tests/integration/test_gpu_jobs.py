@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import joblens
-from joblens.agent import instrument_gpu
-from joblens.app.drivers import open_store
-from joblens.app.settings import load_settings
-from joblens.model.job import Record
-from joblens.model.sample import GpuReading
+from joblens.agent.instruments import gpu as instrument_gpu
+from joblens.app.wiring.drivers import open_store
+from joblens.app.wiring.settings import load_settings
+from joblens.model.jobs.job import Record
+from joblens.model.jobs.sample import GpuReading
 from joblens.ports.store import Store
-from joblens.probes.nvml import NvmlDriver
+from joblens.probes.gpu.nvml import NvmlDriver
 from tests.unit.probes.nvml_fake import FakeGpu, FakeNvml
 
 MIB = 2**20

@@ -11,7 +11,7 @@ from tests.integration.background_jobs import desk
 
 KILLED = """
 import os, signal, sys
-from joblens.stores.history_jsonl import HistoryJsonl
+from joblens.stores.sinks.history_jsonl import HistoryJsonl
 write, moment = HistoryJsonl.jobs_ended, sys.argv.pop(1)
 
 def jobs_ended(self, records):

@@ -8,15 +8,15 @@ import apsw
 import msgspec
 import pytest
 
-from joblens.app.exports import export_history, export_job_samples, export_time_series
-from joblens.app.imports import Imported, import_history, import_samples, import_time_series
-from joblens.model.details import ContainerFacts, Details, GpuFacts, ThreadTable, ThreadUse
+from joblens.app.reports.exports import export_history, export_job_samples, export_time_series
+from joblens.app.reports.imports import Imported, import_history, import_samples, import_time_series
 from joblens.model.errors import FormatError, InputError
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Status
+from joblens.model.jobs.details import ContainerFacts, Details, GpuFacts, ThreadTable, ThreadUse
+from joblens.model.jobs.job import Status
 from joblens.model.writes import DetailsTaken, SamplesTaken
+from joblens.stores.sinks.time_series import read_time_series
 from joblens.stores.sqlite import SqliteStore
-from joblens.stores.time_series import read_time_series
 from tests.contract.store_builders import ended, queued, started
 from tests.keystone import KEYSTONE_RECORD
 from tests.unit.stores.sample_series import gpu_series

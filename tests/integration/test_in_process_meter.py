@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.in_process import InProcessMeter, Measurement
-from joblens.model.details import GpuFacts
-from joblens.probes.drm_sysfs import Card
-from joblens.probes.intel_gpu_top import IntelGpuTop
+from joblens.agent.in_process.meter import InProcessMeter, Measurement
+from joblens.model.jobs.details import GpuFacts
+from joblens.probes.gpu.drm_sysfs import Card
+from joblens.probes.gpu.intel_gpu_top import IntelGpuTop
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 HOLD = "block = bytearray({mib} << 20)\nfor i in range(0, len(block), 4096): block[i] = 1\n"
@@ -83,7 +83,7 @@ def test_a_child_that_ends_between_samples_is_counted_with_its_peak() -> None:
     code = f"""
 import subprocess, sys
 sys.path[:0] = {sys.path!r}
-from joblens.agent.in_process import InProcessMeter
+from joblens.agent.in_process.meter import InProcessMeter
 meter = InProcessMeter()
 window = meter.begin(60, lambda first, samples: None)
 subprocess.run({python(HOLD.format(mib=200))!r}, check=True)
@@ -287,7 +287,7 @@ def test_forked_children_do_not_count_their_parents_memory_again(meter: InProces
     code = f"""
 import os, sys, time
 sys.path[:0] = {sys.path!r}
-from joblens.agent.in_process import InProcessMeter
+from joblens.agent.in_process.meter import InProcessMeter
 block = bytearray(100 << 20)
 for i in range(0, len(block), 4096): block[i] = 1
 meter = InProcessMeter()

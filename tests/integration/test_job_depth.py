@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 import joblens
-from joblens.app.memory_look import look_now
-from joblens.model.cpu_lists import format_cpu_list
-from joblens.model.details import Details, ThreadUse
-from joblens.model.job import Record
-from joblens.probes.energy import EnergyCounters
-from joblens.probes.perf_counters import could_count
+from joblens.app.jobs.memory_look import look_now
+from joblens.model.jobs.details import Details, ThreadUse
+from joblens.model.jobs.job import Record
+from joblens.model.values.cpu_lists import format_cpu_list
+from joblens.probes.host.energy import EnergyCounters
+from joblens.probes.host.perf_counters import could_count
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
 from tests.integration.run_jobs import JOBLENS, MIB, PYTHON, Runner, runner
@@ -113,8 +113,8 @@ def test_a_job_gets_its_share_of_the_energy_and_co2_by_the_factor_of_the_setting
     (zone / "max_energy_range_uj").write_text("262143328850\n")
     (zone / "energy_uj").write_text("1000000\n")
     counters = partial(EnergyCounters, str(tmp_path / "powercap"))
-    monkeypatch.setattr("joblens.probes.energy.EnergyCounters", counters)
-    monkeypatch.setattr("joblens.agent.instrument_energy.has_zones", lambda: True)
+    monkeypatch.setattr("joblens.probes.host.energy.EnergyCounters", counters)
+    monkeypatch.setattr("joblens.agent.instruments.energy.has_zones", lambda: True)
     monkeypatch.setenv("JOBLENS_ENERGY_GRID_CO2_G_PER_KWH", "360")
     code = f"""
 import time

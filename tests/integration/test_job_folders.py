@@ -14,20 +14,20 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from joblens.app.processing import Wishes, plan_recipe
-from joblens.app.recipe_jobs import make_job
-from joblens.data.coordinator import Coordinator
-from joblens.data.job_lock import take_lock
-from joblens.data.job_run import JobRun, StepsTold
-from joblens.data.job_summary import JobSummary
-from joblens.data.local_pool import LocalPool
-from joblens.data.reasons import with_place
-from joblens.data.tasks import Ended
-from joblens.data.workshop import Workshop
+from joblens.app.recipes.jobs import make_job
+from joblens.app.recipes.processing import Wishes, plan_recipe
+from joblens.data.base.job_lock import take_lock
+from joblens.data.base.reasons import with_place
+from joblens.data.base.tasks import Ended
+from joblens.data.executor.coordinator import Coordinator
+from joblens.data.executor.job_run import JobRun, StepsTold
+from joblens.data.executor.job_summary import JobSummary
+from joblens.data.executor.local_pool import LocalPool
+from joblens.data.partition.worker_context import Workshop
 from joblens.model.errors import JobIsRunning
-from joblens.model.recipe_event import RecipeEvent
+from joblens.model.recipes.event import RecipeEvent
 from joblens.model.settings import Settings
-from joblens.plan.plan_document import plan_digest
+from joblens.plan.workflows.plan_document import plan_digest
 from tests.integration import recipe_executor as executors
 from tests.integration.recipe_executor import MAPPERS, WITH_GLOBAL
 

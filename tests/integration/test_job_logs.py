@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.output import CappedFile
-from joblens.app.job_logs import LogReader, kept_file
+from joblens.agent.terminal.output import CappedFile
+from joblens.app.jobs.logs import LogReader, kept_file
 from joblens.model.errors import InputError
 from tests.integration import past_jobs
 from tests.integration.past_jobs import record_of

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from joblens.app.measured import measured
-from joblens.app.monitor import JobMonitor, get_monitor
-from joblens.app.samples_api import samples
+from joblens.app.in_process.measured import measured
+from joblens.app.in_process.monitor import JobMonitor, get_monitor
+from joblens.app.in_process.samples_api import samples
 from joblens.model.errors import InputError, MissingExtra, UnknownJob
 from tests.keystone import KEYSTONE_KEYS
 
@@ -450,7 +450,7 @@ def test_every_call_of_a_measured_function_is_a_job(monitor: JobMonitor) -> None
 def test_a_measured_function_works_bare_and_uses_the_default_store(store_path: Path) -> None:
     code = """
 import joblens
-from joblens.app.measured import measured
+from joblens.app.in_process.measured import measured
 @measured
 def work(): return 7
 assert work() == 7

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import joblens
-from joblens.data.job_folder import JobFolder
+from joblens.data.base.job_folder import JobFolder
 from joblens.model.errors import InputError
 
 _STUBBORN = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.job import Record, Status
+from joblens.model.jobs.job import Record, Status
 from tests.conftest import wait_until
 from tests.integration.test_run_engine import quick_leases
 from tests.integration.workflow_desk import WorkflowDesk, states

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from joblens.data.local_pool import LocalPool
-from joblens.data.tasks import Assemble, Ended, Failed, Happened, Lost, Message, Task
-from joblens.data.worker_events import event
-from joblens.model.recipe_event import EventType
+from joblens.data.base.tasks import Assemble, Ended, Failed, Happened, Lost, Message, Task
+from joblens.data.base.worker_events import event
+from joblens.data.executor.local_pool import LocalPool
+from joblens.model.recipes.event import EventType
 
 PATIENCE_S = 30.0
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import joblens
-from joblens.app.drivers import open_store
-from joblens.app.settings import load_settings
+from joblens.app.wiring.drivers import open_store
+from joblens.app.wiring.settings import load_settings
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record
+from joblens.model.jobs.job import Record
 from tests.integration.ray_cluster import cluster, ray
 
 __all__ = ["cluster"]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import joblens as joblens_api
-from joblens.analysis.rates import unreclaimable_bytes
-from joblens.app.settings import load_settings
-from joblens.app.working import worker_lock
+from joblens.analysis.numbers.rates import unreclaimable_bytes
+from joblens.app.queue.embedded_worker import worker_lock
+from joblens.app.wiring.settings import load_settings
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record
-from joblens.model.sample import Sample
+from joblens.model.jobs.job import Record
+from joblens.model.jobs.sample import Sample
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens, wait_until
 from tests.integration.run_jobs import PYTHON

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.groups import JobGroups
-from joblens.agent.leaf_group import LEAF
-from joblens.model.ids import new_uuid
-from joblens.probes.cgroup_layout import UNIFIED
-from joblens.probes.kernel_files import list_pids
+from joblens.agent.cgroups.groups import JobGroups
+from joblens.agent.cgroups.leaf_group import LEAF
+from joblens.model.values.ids import new_uuid
+from joblens.probes.cgroup.layout import UNIFIED
+from joblens.probes.proc.kernel_files import list_pids
 from tests.integration.cgroup_jobs import factory_or_skip, start_in
 
 MIB = 1 << 20
 INNER = """
 import os, subprocess, sys, time
-from joblens.agent.groups import GroupFactory
-from joblens.model.ids import new_uuid
+from joblens.agent.cgroups.groups import GroupFactory
+from joblens.model.values.ids import new_uuid
 groups = GroupFactory.detect().create(new_uuid())
 print(groups.paths["unified"], groups.set_limits(memory_bytes=64 << 20), flush=True)
 burn = "import time\\nwhile time.process_time() < 0.3: pass"

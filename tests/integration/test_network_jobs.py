@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import joblens
-from joblens.agent.slot import Slot, SlotJob
-from joblens.app.owning import close_kit, open_kit
-from joblens.app.settings import load_settings
-from joblens.model.ids import new_uuid
-from joblens.model.job import Accounting, Job
-from joblens.probes.cgroup_network import NO_GROUP
+from joblens.agent.slots.slot import Slot, SlotJob
+from joblens.app.wiring.owning import close_kit, open_kit
+from joblens.app.wiring.settings import load_settings
+from joblens.model.jobs.job import Accounting, Job
+from joblens.model.values.ids import new_uuid
+from joblens.probes.network.cgroup_network import NO_GROUP
 from tests.conftest import wait_until
 from tests.integration.background_jobs import Desk, desk
 from tests.integration.network_jobs import IP4, LOOPBACK_UP, UDP_HEADER, packets_or_skip, udp

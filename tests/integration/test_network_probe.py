@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from joblens.agent.groups import JobGroups
-from joblens.probes import bpf
-from joblens.probes.cgroup_network import (
+from joblens.agent.cgroups.groups import JobGroups
+from joblens.probes.network import bpf
+from joblens.probes.network.cgroup_network import (
     MAY_NOT,
     NOT_COUNTED,
     CgroupNetworkProbe,
@@ -18,7 +18,7 @@ from joblens.probes.cgroup_network import (
     count_here,
     go_on_counting,
 )
-from joblens.probes.traffic_code import FIELDS
+from joblens.probes.network.traffic_code import FIELDS
 from tests.conftest import wait_until
 from tests.integration.cgroup_jobs import make_groups, start_in
 from tests.integration.network_jobs import (
@@ -154,7 +154,8 @@ def test_two_can_count_at_one_group(groups: JobGroups, group_dir: str, probe: Cg
 
 def test_a_guest_that_is_killed_leaves_nothing_at_the_group(group_dir: str) -> None:
     code = (
-        "import sys, time\nfrom joblens.probes.cgroup_network import CgroupNetworkProbe, count_as_guest\n"
+        "import sys, time\n"
+        "from joblens.probes.network.cgroup_network import CgroupNetworkProbe, count_as_guest\n"
         f"probe = CgroupNetworkProbe({group_dir!r}, count_as_guest)\nprint(flush=True)\ntime.sleep(60)\n"
     )
     guest = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)

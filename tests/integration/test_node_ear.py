@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 
-from joblens.runners.node_ear import NodeEar
-from joblens.runners.node_words import Bring, FromNode, LetGo, Lines, PrintsTo, Ran, line_of, read_from_node
-from joblens.runners.printed_files import PrintedFiles
-from joblens.runners.socket_place import connect_to
+from joblens.runners.nodes.listener import NodeEar
+from joblens.runners.nodes.messages import (
+    Bring,
+    FromNode,
+    LetGo,
+    Lines,
+    PrintsTo,
+    Ran,
+    line_of,
+    read_from_node,
+)
+from joblens.runners.processes.socket_place import connect_to
+from joblens.runners.ray.printed_files import PrintedFiles
 from tests.conftest import wait_until
 
 

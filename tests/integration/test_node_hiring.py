@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.placing import Hire
-from joblens.runners.node_hiring import HiringError, NodeHome, home_of, leave_home, reach_worker
+from joblens.model.clusters.placing import Hire
+from joblens.runners.nodes.hiring import HiringError, NodeHome, home_of, leave_home, reach_worker
 
 LISTENS = """
 import socket, sys

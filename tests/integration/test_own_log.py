@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import joblens as api
-from joblens.app.logging_setup import LOGGER_NAME, set_up_logging
+from joblens.app.wiring.logging_setup import LOGGER_NAME, set_up_logging
 from joblens.model.settings import LogSettings
 from tests.conftest import RunJoblens, wait_until
 

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import joblens
-from joblens.app.earlier_operators import earlier_tables
-from joblens.app.recipe_sizing import choose, learned_memory
+from joblens.app.recipes.earlier_operators import earlier_tables
+from joblens.app.recipes.sizing import choose, learned_memory
 from joblens.data.files.datasets import find_files
-from joblens.model.details import Details, OperatorTable, OperatorUse
 from joblens.model.errors import InputError, MissingExtra, RecipeError
-from joblens.model.job import Job, Outcome, Status
-from joblens.model.recipe import Executor, OperatorCall, PartitionSettings, Recipe
-from joblens.model.resources import ClusterResources, LocalResources
-from joblens.model.units import GIB, MIB
+from joblens.model.jobs.details import Details, OperatorTable, OperatorUse
+from joblens.model.jobs.job import Job, Outcome, Status
+from joblens.model.recipes.recipe import Executor, OperatorCall, PartitionSettings, Recipe
+from joblens.model.recipes.resources import ClusterResources, LocalResources
+from joblens.model.values.units import GIB, MIB
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted
 from joblens.stores.sqlite import SqliteStore
 from tests.integration.past_jobs import START_US, attempt
@@ -169,6 +169,6 @@ def test_a_job_for_ray_is_planned_for_the_cluster(pages: Path) -> None:
 def test_a_job_for_ray_is_refused_where_ray_is_not_installed(
     pages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("joblens.data.ray_pool.find_spec", lambda _name: None)
+    monkeypatch.setattr("joblens.data.executor.ray_pool.find_spec", lambda _name: None)
     with pytest.raises(MissingExtra, match="needs Ray"):
         choose(recipe(pages, executor=Executor.RAY), find_files((str(pages),)), local=MACHINE)

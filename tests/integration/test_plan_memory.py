@@ -15,9 +15,9 @@ MOST_BYTES = 1024
 
 _SIZE = """
 import ctypes, gc, os, sys
-from joblens.app.specs import load_spec
-from joblens.engine.offer import Offer
-from joblens.engine.schedule import Schedule
+from joblens.app.workflows.loading import load_spec
+from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.schedule import Schedule
 
 def resident() -> int:
     gc.collect()

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from joblens.app.plotting import MOST_JOB_PLOTS, plot_run, write_run_time_series
-from joblens.model.job import Job, Outcome, Status
-from joblens.model.run import Run
-from joblens.model.workflow_spec import MonitorSpec
+from joblens.app.reports.plotting import MOST_JOB_PLOTS, plot_run, write_run_time_series
+from joblens.model.jobs.job import Job, Outcome, Status
+from joblens.model.runs.run import Run
+from joblens.model.runs.workflow_spec import MonitorSpec
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens, python_path
@@ -291,7 +291,7 @@ def test_a_file_of_someone_else_with_a_write_ahead_log_can_be_read() -> None:
         path.chmod(0o644)
         code = """
 import os, sys, urllib.parse  # while its files may still be read
-from joblens.stores.time_series import read_host_series, read_time_series
+from joblens.stores.sinks.time_series import read_host_series, read_time_series
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 print(len(list(read_time_series(sys.argv[1]))), len(read_host_series(sys.argv[1])))
 """

@@ -14,7 +14,7 @@ import pytest
 
 import joblens
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record
+from joblens.model.jobs.job import Record
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens, wait_until
 from tests.integration import run_jobs

@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("psycopg")
 
-from joblens.agent.locks import SupervisorLock
-from joblens.app.owning import current_user
-from joblens.app.places import spool_dir, store_home
-from joblens.model.job import Job, Owner, Status
-from joblens.model.store_url import without_password
+from joblens.agent.runtime.locks import SupervisorLock
+from joblens.app.wiring.owning import current_user
+from joblens.app.wiring.paths import spool_dir, store_home
+from joblens.model.jobs.job import Job, Owner, Status
+from joblens.model.values.store_url import without_password
 from joblens.model.writes import JobQueued
 from joblens.stores.postgres import PostgresStore
 from tests.conftest import RunJoblens, python_path, wait_until

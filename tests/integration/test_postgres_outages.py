@@ -14,9 +14,9 @@ pytest.importorskip("psycopg")
 
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Status
-from joblens.stores.journal import JournaledStore
+from joblens.model.jobs.job import Status
 from joblens.stores.postgres import PostgresStore
+from joblens.stores.wrappers.journal import JournaledStore
 from tests.conftest import RunJoblens, wait_until
 from tests.contract.store_builders import ended, queued, samples, started
 from tests.servers import PostgresServer, is_over, own_server, postgres_program, skip_without
@@ -242,7 +242,7 @@ def test_reading_fails_at_once_while_it_is_away_and_works_when_it_is_back(
 def test_what_was_written_twice_because_nobody_knows_whether_it_arrived_is_there_once(
     server: PostgresServer, url: str, journaled: JournaledStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("joblens.stores.journal._FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("joblens.stores.wrappers.journal._FIRST_PAUSE_S", 0.0)
     journaled.apply([queued("a1"), started("a1"), samples("a1", 0, 10)])
     server.kill()
     journaled.apply([samples("a1", 5, 10)])  # some of them again

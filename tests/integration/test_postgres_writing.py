@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joblens.model.details import Details
 from joblens.model.history import HistoryQuery
-from joblens.model.ids import new_uuid
-from joblens.model.job import Status
-from joblens.model.run import RunEnded, RunEvent, RunStatus
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Status
+from joblens.model.runs.run import RunEnded, RunEvent, RunStatus
+from joblens.model.values.ids import new_uuid
 from joblens.model.writes import DetailsTaken, RunNoted, Write
 from tests.contract.store_builders import ended, queued, sample, samples, started, threads, whole_job
 

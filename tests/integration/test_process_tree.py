@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from joblens.model.errors import ProbeError
-from joblens.model.sample import Sample
-from joblens.probes.descriptors import DescriptorBudget
-from joblens.probes.from_now_on import FromNowOn
-from joblens.probes.process_tree import ProcessTreeProbe
+from joblens.model.jobs.sample import Sample
+from joblens.probes.proc.baselined import FromNowOn
+from joblens.probes.proc.descriptors import DescriptorBudget
+from joblens.probes.proc.process_tree import ProcessTreeProbe
 
 MIB = 1 << 20
 
@@ -277,7 +277,7 @@ def test_it_works_for_someone_without_rights() -> None:
         pytest.skip("needs root to become someone else")
     code = """
 import ctypes, json, os, subprocess
-from joblens.probes.process_tree import ProcessTreeProbe
+from joblens.probes.proc.process_tree import ProcessTreeProbe
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans come to this process, as to a launcher
 job = subprocess.Popen(["sh", "-c", "(sleep 60 &) ; sleep 60"])
@@ -310,7 +310,7 @@ def test_what_another_users_process_hides_is_unknown_and_not_zero(
     processes_to_end.append(root)
     code = f"""
 import json, os
-from joblens.probes.process_tree import ProcessTreeProbe
+from joblens.probes.proc.process_tree import ProcessTreeProbe
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 probe = ProcessTreeProbe({root.pid}, include_root=True)
 while len(probe.descendants()) < 1:
@@ -426,8 +426,8 @@ time.sleep(60)
     root.stdout.readline()
     code = f"""
 import json, os
-from joblens.probes.from_now_on import FromNowOn
-from joblens.probes.process_tree import ProcessTreeProbe
+from joblens.probes.proc.baselined import FromNowOn
+from joblens.probes.proc.process_tree import ProcessTreeProbe
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 probe = FromNowOn(ProcessTreeProbe({root.pid}, include_root=True))
 readings = [probe.read() for _ in range(7)]

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 import joblens
-from joblens.agent import instrument_gpu
-from joblens.analysis.profile_choice import METRICS
-from joblens.analysis.profile_statistics import aggregate_profiles
-from joblens.app import host_meter
-from joblens.app.monitor import JobMonitor
-from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
+from joblens.agent.instruments import gpu as instrument_gpu
+from joblens.analysis.numbers.profile_choice import METRICS
+from joblens.analysis.numbers.profile_statistics import aggregate_profiles
+from joblens.app.in_process import host_meter
+from joblens.app.in_process.monitor import JobMonitor
+from joblens.app.in_process.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
 from joblens.model.errors import InputError
-from joblens.probes.drm import DrmDriver
-from joblens.probes.nvml import NvmlDriver
+from joblens.probes.gpu.drm import DrmDriver
+from joblens.probes.gpu.nvml import NvmlDriver
 from tests.conftest import wait_until
 from tests.unit.probes.nvml_fake import FakeGpu, FakeNvml
 
@@ -101,7 +101,7 @@ def test_the_use_of_a_container_runs_as_written_also_where_there_is_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     nowhere = str(tmp_path / "none.sock")
-    monkeypatch.setattr("joblens.probes.container_api._usual_sockets", lambda _: [nowhere])
+    monkeypatch.setattr("joblens.probes.containers.api._usual_sockets", lambda _: [nowhere])
     code = """
 from joblens import ContainerResourceMonitor
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joblens.app.queueing import QueueRequest, make_tickets, open_queue_store
-from joblens.app.requests import Request
-from joblens.app.settings import load_settings
-from joblens.app.task_pipeline import TaskPipeline
-from joblens.app.working import worker_lock
+from joblens.app.jobs.requests import Request
+from joblens.app.queue.embedded_worker import worker_lock
+from joblens.app.queue.queueing import QueueRequest, make_tickets, open_queue_store
+from joblens.app.queue.task_pipeline import TaskPipeline
+from joblens.app.wiring.settings import load_settings
 from joblens.model.delivery import WorkerInfo
-from joblens.model.job import Status
+from joblens.model.jobs.job import Status
 from joblens.model.writes import JobQueued, TicketMade
 from tests.conftest import RunJoblens, python_path, wait_until
 from tests.integration.engines import Engine

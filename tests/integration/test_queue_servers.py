@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from joblens.app.settings import load_settings
-from joblens.app.task_pipeline import TaskPipeline
-from joblens.app.working import worker_lock
+from joblens.app.queue.embedded_worker import worker_lock
+from joblens.app.queue.task_pipeline import TaskPipeline
+from joblens.app.wiring.settings import load_settings
 from tests.conftest import wait_until
 from tests.servers import RedisServer
 

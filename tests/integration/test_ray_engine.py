@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from joblens.analysis.finding_codes import Code
-from joblens.model.job import Status
+from joblens.analysis.findings.codes import Code
+from joblens.model.jobs.job import Status
 from tests.conftest import wait_until
 from tests.integration.ray_cluster import add_node, cluster
 from tests.integration.ray_runs import FAR, quick_leases
@@ -119,7 +119,7 @@ def _have_begun(desk: WorkflowDesk, count: int) -> bool:
 
 def _desk_of(driver: int) -> int:
     for process in psutil.Process(driver).children():
-        if "joblens.runners.ray_desk" in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+        if "joblens.runners.ray.proxy" in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
             return int(process.pid)
     raise AssertionError("there is no desk")
 

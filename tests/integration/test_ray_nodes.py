@@ -20,7 +20,7 @@ resource_requirements:
   - {{name: wide, num_cpus: 1, num_nodes: 2, memory: 300m, runtime: PT5M}}
 jobs:
   - name: rsh
-    command: $PYTHON -P -m joblens.app.on_node ${{JOBLENS_NODE_LIST#*,}} $PYTHON work.py
+    command: $PYTHON -P -m joblens.app.clusters.on_node ${{JOBLENS_NODE_LIST#*,}} $PYTHON work.py
     env: {{PYTHON: {sys.executable}}}
     resource_requirements: wide
   - name: mpi

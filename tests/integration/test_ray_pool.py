@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from joblens.data.ray_pool import RayPool, cluster_at
-from joblens.data.ray_worker import packets
-from joblens.data.resources import ResourceDetector
-from joblens.data.tasks import Decide, Ended, Failed, Happened, Lost, Message, Task
+from joblens.data.base.tasks import Decide, Ended, Failed, Happened, Lost, Message, Task
+from joblens.data.executor.ray_pool import RayPool, cluster_at
+from joblens.data.executor.ray_worker import packets
+from joblens.data.partition.resources import ResourceDetector
 from joblens.model.errors import InputError
-from joblens.model.recipe import Recipe, RecipePlan
-from joblens.model.recipe_event import EventType, RecipeEvent
-from joblens.model.resources import ClusterResources
+from joblens.model.recipes.event import EventType, RecipeEvent
+from joblens.model.recipes.recipe import Recipe, RecipePlan
+from joblens.model.recipes.resources import ClusterResources
 from tests.conftest import wait_until
 from tests.integration.ray_cluster import add_node, cluster, ray
 

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from joblens.model.recipe import RecipePlan
+from joblens.model.recipes.recipe import RecipePlan
 from tests.integration import recipe_executor as executors
 from tests.integration.ray_cluster import cluster
 from tests.integration.recipe_executor import WITH_GLOBAL

@@ -13,10 +13,10 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from joblens.data.executor import execute
-from joblens.data.job_lock import running_executor
+from joblens.data.base.job_lock import running_executor
+from joblens.data.executor.executor import execute
 from joblens.model.errors import JobIsRunning
-from joblens.model.recipe import RecipePlan
+from joblens.model.recipes.recipe import RecipePlan
 from tests.integration import recipe_executor as executors
 from tests.integration.recipe_executor import FILTERS, MAPPERS, WITH_GLOBAL
 
@@ -402,7 +402,7 @@ def test_no_planned_job_is_bad_input(tmp_path: Path) -> None:
 def test_a_snapshot_of_a_job_that_was_killed_often_counts_everything_as_done(
     tmp_path: Path, data: Path
 ) -> None:
-    from joblens.app.snapshots import create_snapshot
+    from joblens.app.recipes.snapshots import create_snapshot
 
     job = executors.plan(tmp_path, data, WITH_GLOBAL, partition=PARTS)
     for count in (35, 50, 70):

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from joblens.model.recipe import RecipePlan
+from joblens.model.recipes.recipe import RecipePlan
 from tests.integration import recipe_executor as executors
 from tests.integration.recipe_executor import FILTERS, MAPPERS
 

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from joblens.app.processing import Wishes, plan_recipe
-from joblens.app.recipe_jobs import make_job
+from joblens.app.recipes.jobs import make_job
+from joblens.app.recipes.processing import Wishes, plan_recipe
 from joblens.model.settings import Settings
 from tests.integration.recipe_executor import (
     MAPPERS,

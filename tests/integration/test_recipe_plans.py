@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joblens.app.processing import PlannedRecipe, Wishes, plan_recipe
-from joblens.app.recipe_jobs import make_job, new_job_id
-from joblens.app.settings import load_settings
-from joblens.data.plan_file import read_plan
+from joblens.app.recipes.jobs import make_job, new_job_id
+from joblens.app.recipes.processing import PlannedRecipe, Wishes, plan_recipe
+from joblens.app.wiring.settings import load_settings
+from joblens.data.base.plan_file import read_plan
 from joblens.model.errors import InputError, RecipeError
-from joblens.model.recipe import Stage
+from joblens.model.recipes.recipe import Stage
 
 pytest.importorskip("pyarrow")
 

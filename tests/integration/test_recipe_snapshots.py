@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import joblens
-from joblens.app.snapshots import LiveSnapshot
+from joblens.app.recipes.snapshots import LiveSnapshot
 from joblens.model.errors import InputError
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "recipes"

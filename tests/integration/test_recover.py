@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record
-from joblens.model.run import JobsReset, RequirementsRaised
+from joblens.model.jobs.job import Record
+from joblens.model.runs.run import JobsReset, RequirementsRaised
 from tests.conftest import wait_until
 from tests.integration.screens import run_on_terminal
 from tests.integration.workflow_desk import WorkflowDesk, states

@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from joblens.agent.adopted import AdoptedJob
-from joblens.agent.launcher import TOTALS, write_outcome
-from joblens.agent.owners import is_running, this_process
-from joblens.agent.settling import Seen
-from joblens.app.owning import close_kit, current_user, open_kit, open_recovery
-from joblens.app.places import spool_dir
-from joblens.app.recovering import recover_dead_owners
-from joblens.app.settings import load_settings
+from joblens.agent.launcher.launcher import TOTALS, write_outcome
+from joblens.agent.recovery.adopted import AdoptedJob
+from joblens.agent.recovery.settling import Seen
+from joblens.agent.runtime.owners import is_running, this_process
+from joblens.app.queue.recovering import recover_dead_owners
+from joblens.app.wiring.owning import close_kit, current_user, open_kit, open_recovery
+from joblens.app.wiring.paths import spool_dir
+from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import StoreError
-from joblens.model.ids import new_uuid
-from joblens.model.job import Attempt, Job, Owner, Record, Status
-from joblens.model.sample import Sample
+from joblens.model.jobs.job import Attempt, Job, Owner, Record, Status
+from joblens.model.jobs.sample import Sample
 from joblens.model.settings import Settings
+from joblens.model.values.ids import new_uuid
 from joblens.model.writes import CancelAsked, JobQueued, JobStarted, SamplesTaken
-from joblens.probes.host import process_start_ticks, read_host
+from joblens.probes.host.machine_load import process_start_ticks, read_host
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
 
@@ -268,9 +268,9 @@ def test_jobs_that_one_slot_ran_one_after_the_other_are_told_apart(
     owner = gone()
     older = put(store, attempt_of(owner, **launcher))
     newer = put(store, replace(attempt_of(owner, **launcher), started_mono_ns=time.monotonic_ns()))
-    from joblens.agent.accounting import Accountant
-    from joblens.agent.recovery import Recovery
-    from joblens.app.drivers import SystemClock
+    from joblens.agent.measuring.accounting import Accountant
+    from joblens.agent.recovery.orphans import Recovery
+    from joblens.app.wiring.drivers import SystemClock
 
     clock = SystemClock()
     recovery = Recovery("", Accountant(clock), clock, read_host(), user=current_user(), output_max_bytes=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record
+from joblens.model.jobs.job import Record
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens
 from tests.integration.workflow_desk import WorkflowDesk

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from joblens.agent.locks import SupervisorLock
-from joblens.app.places import spool_dir
-from joblens.model.job import Record, Status
+from joblens.agent.runtime.locks import SupervisorLock
+from joblens.app.wiring.paths import spool_dir
+from joblens.model.jobs.job import Record, Status
 from tests.conftest import python_path, wait_until
 from tests.integration.workflow_desk import WorkflowDesk, interrupt, states
 

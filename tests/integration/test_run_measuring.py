@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from joblens.model.history import HistoryQuery
-from joblens.model.sample import Sample
+from joblens.model.jobs.sample import Sample
 from joblens.stores.sqlite import SqliteStore
 from tests.integration.run_jobs import MIB, PYTHON, Runner, runner
 

@@ -1,8 +1,8 @@
 """How long runs took that were stopped and went on later."""
 
-from joblens.model.ids import new_uuid
-from joblens.model.job import Owner
-from joblens.model.run import Run, RunEnded, RunEvent, RunFact, RunStarted, RunStatus
+from joblens.model.jobs.job import Owner
+from joblens.model.runs.run import Run, RunEnded, RunEvent, RunFact, RunStarted, RunStatus
+from joblens.model.values.ids import new_uuid
 from joblens.model.writes import RunNoted
 from tests.integration.workflow_desk import WorkflowDesk
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from joblens.spec.workflow_schema import workflow_schema
+from joblens.spec.workflows.schema import workflow_schema
 from tests.conftest import RunJoblens
 
 

@@ -13,17 +13,18 @@ from typing import Any
 import pytest
 
 import joblens
-from joblens.agent import accounting, scope_terms, systemd_manager, systemd_scope
-from joblens.agent.group_places import find_places
-from joblens.agent.groups import GroupFactory
-from joblens.agent.launch import LauncherProcess
-from joblens.agent.leaf_group import enable_controllers
-from joblens.agent.scope_terms import ScopeTerms
-from joblens.app.drivers import SystemClock
+from joblens.agent.cgroups import scope_terms, systemd_manager, systemd_scope
+from joblens.agent.cgroups.groups import GroupFactory
+from joblens.agent.cgroups.leaf_group import enable_controllers
+from joblens.agent.cgroups.placement import find_places
+from joblens.agent.cgroups.scope_terms import ScopeTerms
+from joblens.agent.launcher.launch import LauncherProcess
+from joblens.agent.measuring import accounting
+from joblens.app.wiring.drivers import SystemClock
 from joblens.model.errors import AccountingUnavailable, LaunchError
-from joblens.model.ids import new_uuid
-from joblens.model.job import Accounting
-from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, read_layout
+from joblens.model.jobs.job import Accounting
+from joblens.model.values.ids import new_uuid
+from joblens.probes.cgroup.layout import UNIFIED, CgroupLayout, read_layout
 from tests.fake_systemd import Answer, FakeSystemd
 
 JOB = "/org/freedesktop/systemd1/job/1"

@@ -11,19 +11,19 @@ import pytest
 from msgspec.structs import replace
 
 import joblens
-from joblens.agent.kit import Kit
-from joblens.agent.launch import LaunchPlan
-from joblens.agent.output import OutputFiles
-from joblens.agent.session import JobSession
-from joblens.agent.session_pool import SessionPool
-from joblens.app.jobs import PreparedJob, prepare
-from joblens.app.owning import close_kit, open_kit
-from joblens.app.requests import Request
-from joblens.app.settings import load_settings
+from joblens.agent.launcher.launch import LaunchPlan
+from joblens.agent.session.context import Kit
+from joblens.agent.session.session import JobSession
+from joblens.agent.session.session_pool import SessionPool
+from joblens.agent.terminal.output import OutputFiles
+from joblens.app.jobs.preparation import PreparedJob, prepare
+from joblens.app.jobs.requests import Request
+from joblens.app.wiring.owning import close_kit, open_kit
+from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import LaunchError, ProbeError
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record
-from joblens.model.sample import Sample
+from joblens.model.jobs.job import Record
+from joblens.model.jobs.sample import Sample
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
 from tests.fake_instruments import CountingProbe, FakeInstruments

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.task_door import TaskDoor, write_prolog
-from joblens.agent.task_prolog import tell
+from joblens.agent.nodes.task_door import TaskDoor, write_prolog
+from joblens.agent.nodes.task_prolog import tell
 from joblens.model.errors import ProbeError
-from joblens.probes.several_trees import SeveralTrees
+from joblens.probes.proc.several_trees import SeveralTrees
 
 BURN = "import time\nwhile time.process_time() < {}: pass\nprint(flush=True)\ninput()"
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record, Status
-from joblens.model.run import RunStatus
+from joblens.model.jobs.job import Record, Status
+from joblens.model.runs.run import RunStatus
 from tests.conftest import RunJoblens, python_path, wait_until
 from tests.integration.workflow_desk import JOBLENS, WorkflowDesk, local_cluster, slurm_desk
 from tests.slurm_server import SlurmServer

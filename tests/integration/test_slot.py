@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.kit import Kit
-from joblens.agent.live_readings import LiveReadings
-from joblens.agent.slot import Finished, Slot, SlotJob
-from joblens.agent.slot_ledger import jobs_begun, ledgers
-from joblens.agent.slot_loop import SlotLoop, SlotPlan
-from joblens.app.owning import close_kit, open_kit
-from joblens.app.settings import load_settings
-from joblens.engine.job_life import EndCause
-from joblens.model.ids import new_uuid
-from joblens.model.job import Accounting, Job, Record, Status
+from joblens.agent.attempts.live_readings import LiveReadings
+from joblens.agent.launcher.slot_ledger import jobs_begun, ledgers
+from joblens.agent.session.context import Kit
+from joblens.agent.slots.loop import SlotLoop, SlotPlan
+from joblens.agent.slots.slot import Finished, Slot, SlotJob
+from joblens.app.wiring.owning import close_kit, open_kit
+from joblens.app.wiring.settings import load_settings
+from joblens.engine.life.job_life import EndCause
+from joblens.model.jobs.job import Accounting, Job, Record, Status
+from joblens.model.values.ids import new_uuid
 from joblens.model.writes import CancelAsked
-from joblens.probes.host import HostProbe
+from joblens.probes.host.machine_load import HostProbe
 from tests.conftest import wait_until
 from tests.fake_instruments import CountingProbe, FakeInstruments
 from tests.integration.run_jobs import PYTHON, wait_for_file

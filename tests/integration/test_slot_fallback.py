@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import joblens
-from joblens.agent.groups import JobGroups
+from joblens.agent.cgroups.groups import JobGroups
 from joblens.model.errors import AccountingUnavailable
 from tests.integration.cgroup_jobs import factory_or_skip
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from joblens.model.slurm import SlurmJob
-from joblens.runners.slurm_commands import SlurmCommands
+from joblens.model.clusters.slurm import SlurmJob
+from joblens.runners.slurm.commands import SlurmCommands
 from tests.conftest import RunJoblens, wait_until
 from tests.slurm_server import CLUSTER, SlurmServer
 

@@ -35,7 +35,7 @@ KILL_AGENT = (
     "for pid in filter(str.isdecimal, os.listdir('/proc')):\n"
     "    try: words = open(f'/proc/{pid}/cmdline', 'rb').read()\n"
     "    except OSError: continue\n"
-    "    if b'joblens.app.node_agent' in words and mark in words and b'srun' not in words:\n"
+    "    if b'joblens.app.clusters.node_agent' in words and mark in words and b'srun' not in words:\n"
     "        os.kill(int(pid), signal.SIGKILL)\n"
 )
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Placement, Status
-from joblens.model.run import PlaceEnded, WorkPlaced
+from joblens.model.jobs.job import Placement, Status
+from joblens.model.runs.run import PlaceEnded, WorkPlaced
 from tests.conftest import RunJoblens, wait_until
 from tests.integration.workflow_desk import WorkflowDesk, slurm_desk, states
 from tests.slurm_server import SlurmServer

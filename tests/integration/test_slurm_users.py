@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.job import Placement, Record, Status
+from joblens.model.jobs.job import Placement, Record, Status
 from tests.conftest import RunJoblens, wait_until
 from tests.integration.test_slurm_runs import GATED, SLURM, ended, has_left, placements, places
 from tests.integration.workflow_desk import WorkflowDesk, slurm_desk, states

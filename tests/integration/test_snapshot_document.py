@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import joblens
-from joblens.app.snapshots import LiveSnapshot
-from joblens.model.recipe import RecipePlan
+from joblens.app.recipes.snapshots import LiveSnapshot
+from joblens.model.recipes.recipe import RecipePlan
 from tests.integration.recipe_executor import (
     PATIENCE_S,
     carry_out,

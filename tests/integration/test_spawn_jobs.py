@@ -14,22 +14,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from joblens.agent.added_jobs import whole_batch
-from joblens.agent.locks import SupervisorLock
-from joblens.agent.run_driver import RunDriver
-from joblens.agent.run_facts import News, RunFacts
-from joblens.app.drivers import store_name
-from joblens.app.driving import drive
-from joblens.app.places import spool_dir
-from joblens.app.settings import load_settings
-from joblens.app.spawning import Caller, Spawned, lineage_state, spawn_in_run
-from joblens.app.specs import load_spec, plan_of_run
-from joblens.app.workflow_runs import create_run
+from joblens.agent.runs.added_jobs import whole_batch
+from joblens.agent.runs.driver import RunDriver
+from joblens.agent.runs.facts import News, RunFacts
+from joblens.agent.runtime.locks import SupervisorLock
+from joblens.app.driving.driving import drive
+from joblens.app.runs.records import create_run
+from joblens.app.runs.spawning import Caller, Spawned, lineage_state, spawn_in_run
+from joblens.app.wiring.drivers import store_name
+from joblens.app.wiring.paths import spool_dir
+from joblens.app.wiring.settings import load_settings
+from joblens.app.workflows.loading import load_spec, plan_of_run
 from joblens.model.delivery import Order, Ticket
 from joblens.model.errors import InputError
-from joblens.model.job import Job, Owner, Record
-from joblens.model.plan import Plan, PlannedDataset, PlannedJob
-from joblens.model.run import (
+from joblens.model.jobs.job import Job, Owner, Record
+from joblens.model.jobs.run_link import RunLink
+from joblens.model.runs.plan import Plan, PlannedDataset, PlannedJob
+from joblens.model.runs.run import (
     DatasetFinalized,
     JobState,
     RaisedRequest,
@@ -41,12 +42,11 @@ from joblens.model.run import (
     RunStarted,
     RunStatus,
 )
-from joblens.model.run_link import RunLink
+from joblens.model.runs.workflow_spec import HashMode, JobSpec
 from joblens.model.settings import Settings
-from joblens.model.workflow_spec import HashMode, JobSpec
 from joblens.model.writes import JobQueued, RunNoted, TicketMade, Write
-from joblens.plan.spawning import MOST_JOBS, MOST_STATE_BYTES
-from joblens.spec.spawn_file import read_spawn
+from joblens.plan.workflows.spawning import MOST_JOBS, MOST_STATE_BYTES
+from joblens.spec.workflows.spawn_file import read_spawn
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk, states

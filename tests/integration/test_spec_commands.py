@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from joblens.app.expanding import expanded_workflow
-from joblens.app.spec_check import check_spec
-from joblens.app.specs import load_spec, plan_of_run
+from joblens.app.workflows.expanding import expanded_workflow
+from joblens.app.workflows.loading import load_spec, plan_of_run
+from joblens.app.workflows.spec_check import check_spec
 from joblens.model.errors import SpecError
-from joblens.model.plan import Plan
-from joblens.model.run import Run, RunOptions
-from joblens.views.yaml_text import yaml_lines
+from joblens.model.runs.plan import Plan
+from joblens.model.runs.run import Run, RunOptions
+from joblens.views.text.yaml_text import yaml_lines
 from tests.conftest import REPOSITORY, RunJoblens
 
 SPECS = REPOSITORY / "tests" / "fixtures" / "specs"

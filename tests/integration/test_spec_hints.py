@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.machine_offer import machine_offer
-from joblens.app.spec_check import check_spec
-from joblens.app.specs import load_spec
+from joblens.app.wiring.machine_capacity import machine_offer
+from joblens.app.workflows.loading import load_spec
+from joblens.app.workflows.spec_check import check_spec
 from joblens.model.errors import SpecError
-from joblens.model.run import RunOptions
-from joblens.model.units import format_bytes
+from joblens.model.runs.run import RunOptions
+from joblens.model.values.units import format_bytes
 from tests.conftest import RunJoblens
 
 SLIP = """\

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joblens.app.specs import load_spec
+from joblens.app.workflows.loading import load_spec
 from joblens.model.errors import SpecError
-from joblens.plan.expansion import make_plan
-from joblens.plan.unread import Unread
-from joblens.spec.documents import FORMATS, read_document
-from joblens.spec.workflow_file import read_workflow
+from joblens.plan.workflows.expansion import make_plan
+from joblens.plan.workflows.unread import Unread
+from joblens.spec.formats.documents import FORMATS, read_document
+from joblens.spec.workflows.file import read_workflow
 from tests.unit.spec.spellings import spell
 
 SPECS = Path(__file__).parents[1] / "fixtures" / "specs"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.specs import load_spec, plan_of_run
+from joblens.app.workflows.loading import load_spec, plan_of_run
 from joblens.model.errors import SpecError
-from joblens.model.run import Run, RunOptions
+from joblens.model.runs.run import Run, RunOptions
 
 ROWS = {
     "csv": "site,year\nnorth,2001\nsouth,2002\n",

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.kit import Kit
-from joblens.agent.launch import LaunchPlan
-from joblens.agent.output import OutputFiles
-from joblens.agent.session import JobSession
-from joblens.agent.standby import Standby
-from joblens.app.jobs import prepare
-from joblens.app.owning import close_kit, open_kit
-from joblens.app.requests import Request
-from joblens.app.settings import load_settings
-from joblens.model.job import Accounting, Requirements, Status
+from joblens.agent.launcher.launch import LaunchPlan
+from joblens.agent.session.context import Kit
+from joblens.agent.session.session import JobSession
+from joblens.agent.session.standby import Standby
+from joblens.agent.terminal.output import OutputFiles
+from joblens.app.jobs.preparation import prepare
+from joblens.app.jobs.requests import Request
+from joblens.app.wiring.owning import close_kit, open_kit
+from joblens.app.wiring.settings import load_settings
+from joblens.model.jobs.job import Accounting, Requirements, Status
 
 ACCOUNTING = [Accounting.AUTO, Accounting.PROCESS_TREE]
 

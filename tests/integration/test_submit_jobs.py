@@ -284,9 +284,9 @@ def test_what_a_job_prints_beyond_the_bound_is_given_back_while_it_runs(one: Des
 def test_five_hundred_jobs_at_once_are_all_recorded_with_a_soft_limit_of_1024_files(one: Desk) -> None:
     code = (
         "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (1024, r.getrlimit(r.RLIMIT_NOFILE)[1]))\n"
-        "from joblens.app.jobs import Request, prepare\n"
-        "from joblens.app.settings import load_settings\n"
-        "from joblens.app.submitting import submit\n"
+        "from joblens.app.jobs.preparation import Request, prepare\n"
+        "from joblens.app.wiring.settings import load_settings\n"
+        "from joblens.app.jobs.submitting import submit\n"
         "settings = load_settings().settings\n"
         "for n in range(500):\n"
         "    line = f'ulimit -Sn; read -r _ <go; exit {n % 7}'\n"

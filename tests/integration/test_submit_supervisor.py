@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.group_places import find_places
-from joblens.probes.cgroup_layout import UNIFIED, read_layout
+from joblens.agent.cgroups.placement import find_places
+from joblens.probes.cgroup.layout import UNIFIED, read_layout
 from tests.conftest import REPOSITORY, RunJoblens, wait_until
 from tests.integration.background_jobs import Desk, desk, kill
 from tests.integration.run_jobs import JOBLENS

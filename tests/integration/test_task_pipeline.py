@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from joblens.app.drivers import warn_in_python
-from joblens.app.queueing import open_queue_store
-from joblens.app.settings import load_settings
-from joblens.app.task_pipeline import TaskPipeline
-from joblens.app.working import worker_lock
+from joblens.app.queue.embedded_worker import worker_lock
+from joblens.app.queue.queueing import open_queue_store
+from joblens.app.queue.task_pipeline import TaskPipeline
+from joblens.app.wiring.drivers import warn_in_python
+from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import InputError, ToolError, UnknownJob, UnknownTool, UnknownWorkflow
-from joblens.model.job import Status
+from joblens.model.jobs.job import Status
 from tests.conftest import wait_until
 
 SCRIPTS = {

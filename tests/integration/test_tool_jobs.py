@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from joblens.app.settings import load_settings
-from joblens.app.task_pipeline import TaskPipeline
-from joblens.app.tools import find_tool, missing_for
-from joblens.app.working import worker_lock
+from joblens.app.queue.embedded_worker import worker_lock
+from joblens.app.queue.task_pipeline import TaskPipeline
+from joblens.app.queue.tools import find_tool, missing_for
+from joblens.app.wiring.settings import load_settings
 from tests.conftest import wait_until
 from tests.integration.engines import Engine
 from tests.integration.tool_images import IMAGE, VOLUMES, host_container

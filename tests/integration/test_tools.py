@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from joblens.app.jobs import prepare
-from joblens.app.one_by_one import OneByOne
-from joblens.app.settings import load_settings
-from joblens.app.tools import find_tool, missing_for, placed, request_of, tool_request
-from joblens.model.job import ContainerJob, Record, Requirements
+from joblens.app.jobs.preparation import prepare
+from joblens.app.jobs.sequential import OneByOne
+from joblens.app.queue.tools import find_tool, missing_for, placed, request_of, tool_request
+from joblens.app.wiring.settings import load_settings
+from joblens.model.jobs.job import ContainerJob, Record, Requirements
 from tests.conftest import RunJoblens
 from tests.integration.engines import Engine
 from tests.integration.tool_images import IMAGE, VOLUMES, host_container

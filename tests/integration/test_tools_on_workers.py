@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from joblens.app.task_pipeline import TaskPipeline
-from joblens.app.tools import find_tool, missing_for
+from joblens.app.queue.task_pipeline import TaskPipeline
+from joblens.app.queue.tools import find_tool, missing_for
 from tests.conftest import RunJoblens, wait_until
 from tests.servers import RabbitServer, RedisServer
 

@@ -40,8 +40,8 @@ class Installed:
         (new / "views" / "summary.py").rename(new / "views" / f"{MOVED}.py")
         for path in new.rglob("*.py"):
             text = path.read_text()
-            if "joblens.views.summary " in text:
-                path.write_text(text.replace("joblens.views.summary ", f"joblens.views.{MOVED} "))
+            if "joblens.views.jobs.summary " in text:
+                path.write_text(text.replace("joblens.views.jobs.summary ", f"joblens.views.{MOVED} "))
         sqlite = new / "stores" / "sqlite"
         opening = sqlite / "opening.py"
         text = opening.read_text()

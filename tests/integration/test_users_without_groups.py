@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.job import Record
+from joblens.model.jobs.job import Record
 from tests.conftest import wait_until
 from tests.integration.background_jobs import Desk, desk
 from tests.integration.run_jobs import JOBLENS, is_gone, wait_for_file

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.left_outcome import outcome_path
-from joblens.model.job import Attempt, Record, Status, Usage
+from joblens.agent.launcher.left_outcome import outcome_path
+from joblens.model.jobs.job import Attempt, Record, Status, Usage
 from tests.conftest import wait_until
 from tests.integration.background_jobs import Desk, desk, kill
 from tests.integration.run_jobs import MIB, PYTHON, is_gone, wait_for_file

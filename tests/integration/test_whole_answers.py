@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.plot_sources import source_of_run
+from joblens.app.reports.plot_sources import source_of_run
 from joblens.model.history import BENCH_TAG
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens

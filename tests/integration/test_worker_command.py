@@ -11,15 +11,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from joblens.app.bells import open_bell
-from joblens.app.drivers import open_deliveries
-from joblens.app.jobs import prepare
-from joblens.app.requests import Request
-from joblens.app.settings import load_settings
+from joblens.app.jobs.preparation import prepare
+from joblens.app.jobs.requests import Request
+from joblens.app.queue.notifiers import open_bell
+from joblens.app.wiring.drivers import open_deliveries
+from joblens.app.wiring.settings import load_settings
 from joblens.model.delivery import Order, Ticket
-from joblens.model.ids import new_uuid
-from joblens.model.job import Status
+from joblens.model.jobs.job import Status
 from joblens.model.settings import Settings
+from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobQueued, TicketMade
 from tests.conftest import RunJoblens, wait_until
 from tests.servers import PostgresServer, RedisServer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from joblens.model.delivery import RetryLost
-from joblens.model.job import Requirements, Status
+from joblens.model.jobs.job import Requirements, Status
 from tests.conftest import wait_until
 from tests.integration.run_jobs import is_gone
 from tests.integration.worker_jobs import WorkerDesk, worker_desk
@@ -17,9 +17,9 @@ SLEEP = "echo $$ > {0}.part; mv {0}.part {0}; exec sleep 300"
 # Each stands in for the store that the worker asks for tickets.
 _ASKS = """
 import time
-from joblens.app import worker_running
+from joblens.app.queue import worker as worker_running
 from joblens.model.errors import StoreError
-from joblens.stores.passing import PassingStore
+from joblens.stores.wrappers.wrapper import PassingStore
 
 class Odd(PassingStore):
     def __init__(self, store):
@@ -66,7 +66,7 @@ SLEEPS_AFTER_THE_FIRST_CLAIM = _ASKS.format(
 ENGINE_HANGS = """
 import os, time
 from types import SimpleNamespace
-from joblens.agent import lost_claims
+from joblens.agent.queue import lost_claims
 
 def hang(path, uuid):
     while not os.path.exists({gate!r}):
@@ -77,7 +77,7 @@ lost_claims.start_removal = hang
 """
 WRITES_LATE = """
 import time
-from joblens.agent.recorder import Recorder
+from joblens.agent.runtime.recorder import Recorder
 at_once = Recorder._apply_waiting
 
 def late(self):

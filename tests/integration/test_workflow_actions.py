@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from joblens.model.run import JobState, RunStatus
+from joblens.model.runs.run import JobState, RunStatus
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk, states
 

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from joblens.model.run import RunStatus
+from joblens.model.runs.run import RunStatus
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.job import Record, Status
+from joblens.model.jobs.job import Record, Status
 from tests.conftest import RunJoblens, python_path, wait_until
 from tests.integration.engines import IMAGE, Engine
 from tests.integration.workflow_desk import WorkflowDesk, states

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from joblens.model.job import Status
-from joblens.model.run import RunStatus
+from joblens.model.jobs.job import Status
+from joblens.model.runs.run import RunStatus
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk, interrupt, states
 

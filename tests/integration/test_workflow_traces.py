@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from joblens.agent.output_folders import MARK
-from joblens.agent.owners import is_running
-from joblens.agent.slot_marks import SlotMark
-from joblens.app.places import spool_dir
+from joblens.agent.runtime.output_folders import MARK
+from joblens.agent.runtime.owners import is_running
+from joblens.agent.slots.marks import SlotMark
+from joblens.app.wiring.paths import spool_dir
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk
 

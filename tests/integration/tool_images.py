@@ -5,7 +5,7 @@ import io
 import subprocess
 import tarfile
 
-from joblens.model.job import ContainerJob
+from joblens.model.jobs.job import ContainerJob
 from tests.integration.engines import Engine
 
 IMAGE = "joblens-host:1"

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 
-from joblens.model.job import Attempt
+from joblens.model.jobs.job import Attempt
 from tests.conftest import wait_until
 from tests.integration.run_jobs import is_gone
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from joblens.agent.locks import SupervisorLock
+from joblens.agent.runtime.locks import SupervisorLock
 from joblens.model.delivery import RetryLost
-from joblens.model.job import Record, Requirements, Status
+from joblens.model.jobs.job import Record, Requirements, Status
 from tests.conftest import wait_until
 from tests.integration import run_jobs
 from tests.integration.background_jobs import Desk
@@ -27,12 +27,12 @@ NO_LIMITS = Requirements()
 _QUEUE = """
 import sys, msgspec
 from msgspec.structs import replace
-from joblens.app.drivers import open_store_directly
-from joblens.app.jobs import prepare
-from joblens.app.requests import Request
-from joblens.app.settings import load_settings
+from joblens.app.wiring.drivers import open_store_directly
+from joblens.app.jobs.preparation import prepare
+from joblens.app.jobs.requests import Request
+from joblens.app.wiring.settings import load_settings
 from joblens.model.delivery import Ticket
-from joblens.model.job import ContainerJob, Requirements
+from joblens.model.jobs.job import ContainerJob, Requirements
 from joblens.model.writes import JobQueued, TicketMade
 settings = load_settings().settings
 writes = []
@@ -78,8 +78,8 @@ class WorkerDesk(Desk):
         """The one that needs no broker, as long as there is none. Returns when it is at work. `oddity`:
         Python that is run in it first, to have it meet what else happens once in a thousand times."""
         log = open(self.folder / f"worker-{len(self.workers)}.log", "wb")  # noqa: SIM115
-        program = ("-c", f"{oddity}\nfrom joblens.app.working import main\nmain()")
-        how = program if oddity else ("-m", "joblens.app.working")
+        program = ("-c", f"{oddity}\nfrom joblens.app.queue.embedded_worker import main\nmain()")
+        how = program if oddity else ("-m", "joblens.app.queue.embedded_worker")
         words = self.as_user(sys.executable, *how, "--store", str(self.store))
         with log:
             worker = subprocess.Popen(
@@ -142,7 +142,7 @@ def _asked(
     container: Any = None,
     grace_s: float = 10.0,
 ) -> dict[str, Any]:
-    from joblens.model.ids import new_uuid
+    from joblens.model.values.ids import new_uuid
 
     order = {"argv": list(argv), "cwd": cwd, "env": env or {}, "files": files or {}}
     ticket = {"uuid": new_uuid(), "queue": queue, "order": order, "retry_lost": retry_lost, "after": after}

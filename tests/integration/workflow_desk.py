@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record
-from joblens.model.run import JobResult, Run
+from joblens.model.jobs.job import Record
+from joblens.model.runs.run import JobResult, Run
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import Finished, RunJoblens, wait_until
 

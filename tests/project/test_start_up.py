@@ -61,6 +61,14 @@ def test_a_job_without_probes_imports_nothing_for_them(
     command = [sys.executable, "-X", "importtime", "-m", "joblens", "run", "--probes", "none", "--", "true"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "joblens.agent.session" in loaded
-    assert not {name for name in loaded if name.startswith("joblens.agent.instrument_")}
-    assert not loaded & {"ctypes", "joblens.probes.cgroup_network", "joblens.agent.left_instruments"}
+    assert "joblens.agent.session.session" in loaded
+    assert not {
+        name
+        for name in loaded
+        if name.startswith("joblens.agent.instruments.") and name != "joblens.agent.instruments.table"
+    }
+    assert not loaded & {
+        "ctypes",
+        "joblens.probes.network.cgroup_network",
+        "joblens.agent.instruments.after_kill",
+    }

@@ -1,67 +1,6 @@
-"""The worker that is started for a job and ends when there is none: `python -m joblens.app.working`. One for
-each user and store. It needs no broker: whoever queues a job sends it a signal, and it looks into the store
-every second anyway."""
+"""Name of joblens.app.queue.embedded_worker in version 0.1.0, whose processes and Slurm scripts start it."""
 
-import signal
-from collections.abc import Callable
-
-from joblens.agent.enclosing_job import is_inside_a_job
-from joblens.agent.locks import SupervisorLock
-from joblens.app.detached_process import start_detached, wake
-from joblens.app.drivers import store_name
-from joblens.app.places import spool_dir
-from joblens.model.errors import SupervisorError
-from joblens.model.settings import Settings
-
-_LOCK = "worker"
-
-
-def worker_lock(settings: Settings) -> SupervisorLock:
-    return SupervisorLock(spool_dir(store_name(settings)), _LOCK)
-
-
-def wake_worker(settings: Settings, config: str | None = None) -> None:
-    """Tells the worker of this user and store to look now, or starts it. Raises SupervisorError."""
-    wake(worker_lock(settings), _LOCK, settings, lambda: _start_worker(settings, config))
-
-
-def _start_worker(settings: Settings, config: str | None) -> None:
-    if is_inside_a_job():
-        raise SupervisorError(
-            "this command runs inside a job, and a worker that it starts would end with that job",
-            hint="start one before, outside of the job: joblens worker &",
-        )
-    start_detached("joblens.app.working", "worker", settings, config)
-
-
-def work(settings: Settings, when_there: Callable[[], None] = lambda: None) -> bool:
-    """Until it has been idle for so long as the settings say; False when another one is at work already.
-    `when_there` is called once one is, be it this or the other."""
-    # Before the lock: a signal may come as soon as it is held, and would end a process that does not listen.
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it outlives the terminal
-    lock = worker_lock(settings)
-    is_first = lock.take()
-    if is_first:
-        from joblens.app.worker_running import run_embedded
-
-        run_embedded(settings, lock, log, when_there)
-    else:
-        when_there()
-    return is_first
-
-
-def log(text: str) -> None:
-    from joblens.app.background_process import log_line
-
-    log_line("worker", text)
-
-
-def main() -> None:
-    from joblens.app.background_process import begin_service
-
-    begin_service("worker", work)
-
+from joblens.app.queue.embedded_worker import main
 
 if __name__ == "__main__":
     main()

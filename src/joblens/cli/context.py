@@ -13,9 +13,9 @@ from joblens.ports.store import Store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from joblens.app.queueing import QueueStore
-    from joblens.app.settings import LoadedSettings
-    from joblens.views.style import Palette
+    from joblens.app.queue.queueing import QueueStore
+    from joblens.app.wiring.settings import LoadedSettings
+    from joblens.views.text.style import Palette
 
 _WIDTH_UNKNOWN = 80
 _NO_EDGE = 1 << 20
@@ -78,7 +78,7 @@ class Session:
 
     def warn_of_password(self, option: str, store: str, variable: str) -> None:
         """Of a store that was named on the command line."""
-        from joblens.model.store_url import has_password
+        from joblens.model.values.store_url import has_password
 
         if has_password(store):
             self.warn(f"everybody on this machine can read the password in {option}: use {variable} instead")
@@ -86,15 +86,15 @@ class Session:
     def warn_of_broker(self, given: str | None) -> None:
         """The same of a broker; None: it was not given as an option."""
         if given is not None:
-            from joblens.app.bells import broker_of
-            from joblens.app.worker_service import warn_of_password
+            from joblens.app.queue.notifiers import broker_of
+            from joblens.app.queue.worker_service import warn_of_password
 
             warn_of_password(given, broker_of(self.settings), self.warn)
 
     @contextmanager
     def loaded_as_far_as_possible(self) -> "Iterator[LoadedSettings]":
         """For showing what can be shown; what is wrong with the settings is the error in the end."""
-        from joblens.app.settings import config_error
+        from joblens.app.wiring.settings import config_error
 
         loaded = self._load(leave_out_bad=True)
         yield loaded
@@ -102,7 +102,7 @@ class Session:
             raise config_error(loaded.problems)
 
     def _load(self, *, leave_out_bad: bool = False) -> "LoadedSettings":
-        from joblens.app.settings import load_settings
+        from joblens.app.wiring.settings import load_settings
 
         store = self.options.store
         overrides = self._overrides if store is None else {**self._overrides, "store.url": store}
@@ -118,7 +118,7 @@ class Session:
     def store(self) -> Store:
         """For reading: one that was named but is not there is an error."""
         if self._store is None:
-            from joblens.app.drivers import open_store_to_read
+            from joblens.app.wiring.drivers import open_store_to_read
 
             self._store = open_store_to_read(self.settings, self.warn)
         return self._store
@@ -127,7 +127,7 @@ class Session:
     def store_to_fill(self) -> Store:
         """It is made when it is not there."""
         if self._store is None:
-            from joblens.app.drivers import open_store
+            from joblens.app.wiring.drivers import open_store
 
             self._store = open_store(self.settings, self.warn)
         return self._store
@@ -136,7 +136,7 @@ class Session:
     def store_if_exists(self) -> Store | None:
         """For what may be known already: read as it is, also where it may not be written. None: there is
         none, and none is made."""
-        from joblens.app.drivers import store_is_there
+        from joblens.app.wiring.drivers import store_is_there
 
         return self.store if store_is_there(self.settings) else None
 
@@ -147,7 +147,7 @@ class Session:
         return self.store
 
     def care(self) -> None:
-        from joblens.app.recovering import recover_dead_owners
+        from joblens.app.queue.recovering import recover_dead_owners
         from joblens.model.errors import SupervisorError
 
         try:
@@ -158,7 +158,7 @@ class Session:
     def care_for_queue(self) -> None:
         """The same while somebody waits for a job on a queue: a worker that was started for it and died is
         started again."""
-        from joblens.app.bells import remind_workers
+        from joblens.app.queue.notifiers import remind_workers
 
         self.care()
         remind_workers(self.settings, self.queue_store, self.options.config)
@@ -170,7 +170,7 @@ class Session:
 
     def wait_for_store(self, timeout_s: float | None = None) -> None:
         """From now on one that is away is asked again and again, which is told; with a time, not beyond."""
-        from joblens.app.store_waiting import patient_store
+        from joblens.app.wiring.store_waiting import patient_store
 
         self._store = patient_store(self.store, lambda text: self.note(f"joblens: {text}"), timeout_s)
 
@@ -199,7 +199,7 @@ class Session:
 
     @property
     def palette(self) -> "Palette":
-        from joblens.views.style import Palette
+        from joblens.views.text.style import Palette
 
         return Palette(is_on=self.color)
 
@@ -243,7 +243,7 @@ class Session:
     def own_jobs(self) -> None:
         """From now on the exit code is a job's: output that cannot be written is a warning, and output that
         nobody reads delays nothing."""
-        from joblens.views.standard_streams import guard_standard_output, wait_for_readers
+        from joblens.views.text.standard_streams import guard_standard_output, wait_for_readers
 
         guard_standard_output(self.warn)
         wait_for_readers(may_wait=False)
@@ -253,6 +253,6 @@ class Session:
 
     def note(self, text: str) -> None:
         """Something beside the output: goes to stderr so that pipes stay clean."""
-        from joblens.views.style import clean_text
+        from joblens.views.text.style import clean_text
 
         sys.stderr.write(f"{clean_text(text)}\n")

@@ -7,7 +7,7 @@ import click
 from msgspec import Struct
 
 import joblens
-from joblens.cli.options import global_options, remember_globals
+from joblens.cli.options.common import global_options, remember_globals
 
 
 class CommandEntry(Struct, frozen=True):
@@ -110,7 +110,7 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        module = importlib.import_module(f"joblens.cli.{entry.module}")
+        module = importlib.import_module(f"joblens.cli.commands.{entry.module}")
         command: click.Command = getattr(module, entry.attribute)
         return command
 

@@ -16,7 +16,7 @@ class OtherName(Struct, frozen=True):
 
     def load(self) -> click.Command:
         command: click.Command = getattr(
-            importlib.import_module(f"joblens.cli.{self.module}"), self.attribute
+            importlib.import_module(f"joblens.cli.commands.{self.module}"), self.attribute
         )
         return command
 

@@ -9,7 +9,7 @@ import tty
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from joblens.agent.terminal import is_in_background
+from joblens.agent.terminal.pseudo_terminal import is_in_background
 
 _ENTER = "\x1b[?1049h\x1b[?25l"
 _LEAVE = "\x1b[?25h\x1b[?1049l"

@@ -6,9 +6,9 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from joblens.data.quick_start import quickly
+from joblens.data.base.quick_start import quickly
 from joblens.model.errors import JoblensError
-from joblens.views.standard_streams import guard_standard_error, guard_standard_output
+from joblens.views.text.standard_streams import guard_standard_error, guard_standard_output
 
 
 class _Asked:
@@ -24,7 +24,7 @@ class _Asked:
 
 
 def _say(text: str) -> None:
-    from joblens.views.style import clean_text
+    from joblens.views.text.style import clean_text
 
     sys.stderr.write(f"{clean_text(text)}\n")
 
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
         return 2
     asked = _Asked()
     with quickly():
-        from joblens.data.executor import execute
+        from joblens.data.executor.executor import execute
     try:
         end = execute(arguments[0], lambda: asked.by, *arguments[1:])
     except JoblensError as error:

@@ -5,11 +5,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.model.details import ContainerFacts
-from joblens.model.job import Record
-from joblens.model.plan import Plan
-from joblens.model.provenance import Provenance
-from joblens.model.run import Run
+from joblens.model.jobs.details import ContainerFacts
+from joblens.model.jobs.job import Record
+from joblens.model.jobs.provenance import Provenance
+from joblens.model.runs.plan import Plan
+from joblens.model.runs.run import Run
 
 
 class CrateFile(Struct, frozen=True, kw_only=True):

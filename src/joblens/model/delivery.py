@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from joblens.model.job import Attempt, Job
-from joblens.model.labels import routes_of
+from joblens.model.jobs.job import Attempt, Job
+from joblens.model.values.labels import routes_of
 
 
 class RetryLost(enum.StrEnum):

@@ -4,7 +4,7 @@ import enum
 
 from msgspec import Struct, field
 
-from joblens.model.job import Status
+from joblens.model.jobs.job import Status
 
 BENCH_TAG = "joblens:bench"  # of runs of `joblens bench`, which lists and statistics leave out
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from joblens.model.delivery import RetryLost
-from joblens.model.job import Accounting
+from joblens.model.jobs.job import Accounting
 
 Duration = Annotated[float, Meta(ge=0, extra={"unit": "duration"})]  # seconds; written '5s', '1h30m'
 SampleInterval = Annotated[float, Meta(ge=0.05, extra={"unit": "duration"})]

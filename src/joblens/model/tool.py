@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from joblens.model.delivery import RetryLost
-from joblens.model.job import ContainerJob, Requirements
+from joblens.model.jobs.job import ContainerJob, Requirements
 
 # Among the volumes of a container: the folder of the job's own, which is made where the job runs.
 OWN_FOLDER = "{folder}"

@@ -6,11 +6,11 @@ take in turns, only writes under its present fence count."""
 from msgspec import Struct
 
 from joblens.model.delivery import Ticket
-from joblens.model.details import Details
-from joblens.model.job import Attempt, Job, Outcome
-from joblens.model.provenance import Provenance
-from joblens.model.run import Run, RunEvent, Workflow
-from joblens.model.sample import Sample
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Attempt, Job, Outcome
+from joblens.model.jobs.provenance import Provenance
+from joblens.model.jobs.sample import Sample
+from joblens.model.runs.run import Run, RunEvent, Workflow
 
 
 class JobQueued(Struct, frozen=True, tag="queued"):

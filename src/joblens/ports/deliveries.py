@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from joblens.model.clusters.placing import Room
 from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
-from joblens.model.job import Status
-from joblens.model.placing import Room
+from joblens.model.jobs.job import Status
 
 
 class Deliveries(Protocol):

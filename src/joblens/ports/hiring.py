@@ -4,7 +4,7 @@ else, a password of the store among it, stands in that file."""
 from collections.abc import Sequence
 from typing import Protocol
 
-from joblens.model.placing import Hire
+from joblens.model.clusters.placing import Hire
 from joblens.ports.bell import Hearing
 
 
@@ -19,8 +19,8 @@ class HireDesk(Protocol):
         ...
 
     def argv(self, path: str) -> list[str]:
-        """Starts a worker that does what the file says: `python -P -m joblens.app.hired PATH`; with `-` for
-        the path it reads the same JSON from its standard input."""
+        """Command line of the worker: `python -P -m joblens.app.clusters.pilot_worker PATH`. With `-` as the
+        path it reads the same JSON from standard input."""
         ...
 
     def last_words(self, path: str) -> str:

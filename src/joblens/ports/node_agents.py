@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import IO, Protocol
 
-from joblens.model.allocation import Allocation
+from joblens.model.clusters.allocation import Allocation
 
 
 class NodeProcesses(Protocol):

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from joblens.model.cluster_preview import ClusterPreview, PreviewStep
-from joblens.model.placing import Parcel, Placed, PlaceNews, Room
-from joblens.model.plan import PlannedJob
+from joblens.model.clusters.placing import Parcel, Placed, PlaceNews, Room
+from joblens.model.clusters.preview import ClusterPreview, PreviewStep
+from joblens.model.runs.plan import PlannedJob
 
 
 class Placer(Protocol):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
-from joblens.model.details import Details
+from joblens.model.jobs.details import Details
 
 T_co = TypeVar("T_co", covariant=True)
 

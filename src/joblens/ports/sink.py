@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from joblens.model.details import Details
-from joblens.model.job import Record
-from joblens.model.sample import Sample
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Record
+from joblens.model.jobs.sample import Sample
 
 
 class Sink(Protocol):

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from joblens.model.details import Details
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck, TaggedJobs
-from joblens.model.job import Record
-from joblens.model.provenance import Provenance
-from joblens.model.run import JobResult, Run, RunEvent, Workflow
-from joblens.model.sample import Sample
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Record
+from joblens.model.jobs.provenance import Provenance
+from joblens.model.jobs.sample import Sample
+from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.writes import CancelAsked, Write
 
 

@@ -5,9 +5,19 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec import structs
 
-from joblens.model.finding import Finding, Severity
-from joblens.model.job import USAGE_NUMBERS, Attempt, Job, Outcome, Owner, Record, Requirements, Status, Usage
-from joblens.model.sample import Sample
+from joblens.model.jobs.finding import Finding, Severity
+from joblens.model.jobs.job import (
+    USAGE_NUMBERS,
+    Attempt,
+    Job,
+    Outcome,
+    Owner,
+    Record,
+    Requirements,
+    Status,
+    Usage,
+)
+from joblens.model.jobs.sample import Sample
 
 START_US = 1_760_524_200_000_000  # 2025-10-15T10:30:00Z
 UUID = "f47ac10b-58cc-4372-a567-0e02b2c3d479"

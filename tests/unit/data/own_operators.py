@@ -2,7 +2,7 @@
 
 import pytest
 
-from joblens.data import user_operators
+from joblens.data.registry import user_operators
 
 
 @pytest.fixture

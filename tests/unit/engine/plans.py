@@ -3,8 +3,8 @@
 import random
 from typing import Any, NamedTuple
 
-from joblens.engine.offer import Choices, Offer
-from joblens.engine.run_events import (
+from joblens.engine.schedule.capacity import Choices, Offer
+from joblens.engine.schedule.events import (
     AttemptBegan,
     AttemptEnded,
     Command,
@@ -12,11 +12,11 @@ from joblens.engine.run_events import (
     RunIsOver,
     StartAttempt,
 )
-from joblens.engine.schedule import Schedule
-from joblens.model.job import Requirements, Status
-from joblens.model.plan import Plan, PlannedJob
-from joblens.model.run import JobState
-from joblens.model.workflow_spec import FailureHandler, RetryRule
+from joblens.engine.schedule.schedule import Schedule
+from joblens.model.jobs.job import Requirements, Status
+from joblens.model.runs.plan import Plan, PlannedJob
+from joblens.model.runs.run import JobState
+from joblens.model.runs.workflow_spec import FailureHandler, RetryRule
 
 GIB = 1 << 30
 OFFER = Offer(cpus=4, memory_bytes=8 * GIB, gpus=("gpu0", "gpu1"))

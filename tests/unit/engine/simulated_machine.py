@@ -5,10 +5,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from joblens.engine.offer import Offer, Shape, shape_of, whole_of
-from joblens.engine.replay import restore
-from joblens.engine.retries import NOT_STARTED, Ending
-from joblens.engine.run_events import (
+from joblens.engine.schedule.capacity import Offer, Shape, shape_of, whole_of
+from joblens.engine.schedule.events import (
     AttemptBegan,
     AttemptEnded,
     Command,
@@ -24,10 +22,12 @@ from joblens.engine.run_events import (
     StopAttempt,
     Tick,
 )
-from joblens.engine.schedule import Schedule
-from joblens.model.job import Requirements, Status
-from joblens.model.plan import Plan
-from joblens.model.run import (
+from joblens.engine.schedule.replay import restore
+from joblens.engine.schedule.retries import NOT_STARTED, Ending
+from joblens.engine.schedule.schedule import Schedule
+from joblens.model.jobs.job import Requirements, Status
+from joblens.model.runs.plan import Plan
+from joblens.model.runs.run import (
     ActionRan,
     DatasetFinalized,
     JobResult,

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("celery")
 
-from joblens.runners import celery_hearing
+from joblens.runners.celery import consumer as celery_hearing
 
 
 class Taker:

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from joblens.model.sample import DeviceIo, GpuReading, InterfaceIo, Sample
+from joblens.model.jobs.sample import DeviceIo, GpuReading, InterfaceIo, Sample
 
 _PAGE = 4096
 _WINDOWS = ("avg10", "avg60", "avg300")

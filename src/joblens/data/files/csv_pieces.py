@@ -15,7 +15,7 @@ from joblens.data.files.rejects import Reject
 from joblens.data.files.table_pieces import TablePieces
 from joblens.data.files.unpacking import opened
 from joblens.model.errors import InputError
-from joblens.model.recipe import Slice
+from joblens.model.recipes.recipe import Slice
 
 # From narrow to wide. Whole numbers as a program writes them: what has leading zeros is a name, not a number.
 # Whole numbers among others must be such as a double holds exactly.

@@ -15,7 +15,7 @@ from joblens.data.files.json_lines import line_ends
 from joblens.data.files.parquet_rows import row_groups, schema_of
 from joblens.data.files.pieces import cut_file
 from joblens.model.errors import InputError
-from joblens.model.recipe import Partition, RecipePlan, Slice
+from joblens.model.recipes.recipe import Partition, RecipePlan, Slice
 
 __all__ = ["CutWish", "cut_file", "partitions_with_pieces", "plan_partitions"]
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from joblens.model.errors import InputError
-from joblens.model.recipe import Slice
+from joblens.model.recipes.recipe import Slice
 
 _FORMATS = {
     ".jsonl": "jsonl",
@@ -212,7 +212,7 @@ def csv_header(file: DataFile) -> list[str]:
 
 def _check_names(path: str, names: Sequence[str]) -> None:
     """Of the columns of a table."""
-    from joblens.data.rows import OWN_COLUMNS, STATS_PREFIX
+    from joblens.data.base.rows import OWN_COLUMNS, STATS_PREFIX
 
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

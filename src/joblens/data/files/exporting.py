@@ -9,7 +9,8 @@ from typing import Any
 import xxhash
 from msgspec import Struct
 
-from joblens.data.earlier_exports import remove_earlier
+from joblens.data.base.rows import LINE, STATS_PREFIX, Rows
+from joblens.data.files.earlier_exports import remove_earlier
 from joblens.data.files.line_export import lines_of
 from joblens.data.files.moving import move_parts, put_back
 from joblens.data.files.parquet_shapes import Shape
@@ -17,9 +18,8 @@ from joblens.data.files.parts import PartManifest, is_whole
 from joblens.data.files.piece_files import open_private
 from joblens.data.files.shards import copy_arrays, copy_lines, shard_paths, shard_rows
 from joblens.data.files.table_export import json_of_table, with_stats_nested
-from joblens.data.rows import LINE, STATS_PREFIX, Rows
 from joblens.model.errors import InputError
-from joblens.model.recipe import Recipe, RecipePlan
+from joblens.model.recipes.recipe import Recipe, RecipePlan
 
 __all__ = ["Export", "PartManifest", "assemble", "export_format", "is_whole", "write_part", "write_pieces"]
 

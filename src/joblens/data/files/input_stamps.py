@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import xxhash
 
-from joblens.model.recipe import InputFile
+from joblens.model.recipes.recipe import InputFile
 
 _SAMPLES = 16
 _SAMPLE_BYTES = 1 << 16

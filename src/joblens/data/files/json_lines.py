@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from joblens.data.batch_pieces import Texts
+from joblens.data.base.op_usage import note_mapped, note_memory_of_files
+from joblens.data.base.rows import LINE
 from joblens.data.files.line_counts import lines_before, note_lines
 from joblens.data.files.piece_files import too_short
 from joblens.data.files.rejects import Reject
-from joblens.data.op_usage import note_mapped, note_memory_of_files
-from joblens.data.rows import LINE
-from joblens.model.recipe import Slice
+from joblens.data.rows.batch_pieces import Texts
+from joblens.model.recipes.recipe import Slice
 
 NEWLINE = 0x0A
 _RETURN = 0x0D

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from joblens.data.base.rows import LINE, STATS_PREFIX
 from joblens.data.files.json_lines import NEWLINE, begin_and_end_objects, binary_over
 from joblens.data.files.line_fields import STATS_FIELD, with_fields
-from joblens.data.rows import LINE, STATS_PREFIX
 
 __all__ = ["STATS_FIELD", "escaped", "lines_of"]
 

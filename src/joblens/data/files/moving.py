@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import xxhash
 from msgspec import Struct
 
-from joblens.data import manifests
+from joblens.data.base import manifests
 from joblens.data.files.parts import PartManifest, is_whole
 from joblens.data.files.shards import copy_bytes, segments_of
-from joblens.data.whole_files import whole_file
+from joblens.files.whole import whole_file
 from joblens.model.errors import JoblensError
 
 _READ_BYTES = 1 << 20

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from joblens.data.added_fields import added_to
+from joblens.data.base.rows import ADDED
 from joblens.data.files.parquet_rows import batches_of
 from joblens.data.files.parquet_shapes import (
     Shape,
@@ -21,7 +21,7 @@ from joblens.data.files.parquet_shapes import (
 )
 from joblens.data.files.parts import PartManifest
 from joblens.data.files.piece_files import open_private
-from joblens.data.rows import ADDED
+from joblens.data.rows.added_fields import added_to
 
 _LINES_AT_ONCE = 4096
 _BYTES_AT_ONCE = 1 << 20  # of lines, or rows of a table, that become Python's values

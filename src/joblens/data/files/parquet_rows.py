@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from joblens.data.files.piece_files import too_short
 from joblens.data.files.rejects import Reject
-from joblens.model.recipe import Slice
+from joblens.model.recipes.recipe import Slice
 
 # Pieces that were cut out of a file without some of its rows say in their metadata which column holds the
 # numbers that rows have in that file.

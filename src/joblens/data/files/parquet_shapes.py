@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from joblens.data.added_fields import added_to
-from joblens.data.rows import ADDED
+from joblens.data.base.rows import ADDED
+from joblens.data.rows.added_fields import added_to
 
 _EXACT_IN_DOUBLES = 2**53
 _encode = msgspec.json.Encoder(enc_hook=str).encode

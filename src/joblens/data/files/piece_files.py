@@ -6,7 +6,7 @@ from typing import BinaryIO
 import xxhash
 
 from joblens.model.errors import InputError, JoblensError
-from joblens.model.recipe import Slice
+from joblens.model.recipes.recipe import Slice
 
 _READ_BYTES = 1 << 20
 

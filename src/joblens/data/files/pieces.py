@@ -6,14 +6,14 @@ from typing import Any, BinaryIO, Self
 import msgspec
 import xxhash
 
+from joblens.data.base.tasks import CutFile
 from joblens.data.files.json_lines import line_ends
 from joblens.data.files.piece_files import open_private, piece_path
 from joblens.data.files.rejects import Reject
 from joblens.data.files.unpacking import opened
-from joblens.data.tasks import CutFile
+from joblens.files.private import make_private_folder
 from joblens.model.errors import InputError
-from joblens.model.recipe import RecipePlan, Slice
-from joblens.stores.private_files import make_private_folder
+from joblens.model.recipes.recipe import RecipePlan, Slice
 
 _BLOCK = 1 << 20
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from joblens.data.base.rows import Rows
 from joblens.data.files.json_lines import places_of_rows, read_lines
 from joblens.data.files.parquet_rows import read_rows, readable_rows
 from joblens.data.files.rejects import Reject
-from joblens.data.rows import Rows
-from joblens.model.recipe import Partition, Slice
+from joblens.model.recipes.recipe import Partition, Slice
 
 
 def read_partition(

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from joblens.data.reasons import encodable
-from joblens.data.whole_files import write_whole
-from joblens.model.details import OTHER_REASONS, RejectReason
-from joblens.stores.private_files import make_private_folder
+from joblens.data.base.reasons import encodable
+from joblens.files.private import make_private_folder
+from joblens.files.whole import write_whole
+from joblens.model.jobs.details import OTHER_REASONS, RejectReason
 
 _MOST_REASONS = 20
 _LONGEST_REASON = 300

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from joblens.analysis.data_characteristics import FieldNames, Sampled, named_files
+from joblens.analysis.recipes.data_characteristics import FieldNames, Sampled, named_files
 from joblens.data.files.datasets import DataFile
 
 _WHOLE_BYTES = 1 << 20  # so little is read whole

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from joblens.data.added_fields import added_to
+from joblens.data.base.rows import ADDED, LINE, STATS_PREFIX
 from joblens.data.files.line_export import STATS_FIELD
-from joblens.data.rows import ADDED, LINE, STATS_PREFIX
+from joblens.data.rows.added_fields import added_to
 
 _ROWS_AT_ONCE = 4096
 _encoder = msgspec.json.Encoder(enc_hook=str)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from joblens.data.files.parquet_rows import groups_between
 from joblens.data.files.piece_files import digest_of_file, open_private, piece_path
 from joblens.model.errors import InputError
-from joblens.model.recipe import Slice
+from joblens.model.recipes.recipe import Slice
 
 _BATCH_BYTES = 4 << 20  # of rows that are in memory at a time
 _BUFFER_BYTES = 1 << 20

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from joblens.data.operator import Mapper
+from joblens.data.base.operator import Mapper
 from joblens.data.texts.pattern_replacement import with_rows
 from joblens.data.texts.text_view import Text, text_of, with_text
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from joblens.data.operator import GlobalOperator, Signatures
+from joblens.data.base.operator import GlobalOperator, Signatures
 from joblens.data.texts.duplicates import count_rows, later_equals, masks, numbers
 from joblens.data.texts.text_folding import Texts, lowered, only_characters, stripped_bytes, texts_of
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
-from joblens.data.operator import Signatures
+from joblens.data.base.operator import Signatures
 from joblens.data.texts.clusters import alone, join, row_type
 from joblens.data.texts.digests import md5_64, padded
 from joblens.data.texts.duplicates import count_rows, later_equals, numbers

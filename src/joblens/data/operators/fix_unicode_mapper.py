@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from joblens.data.operator import Mapper
+from joblens.data.base.operator import Mapper
 from joblens.data.texts.bits import count_rows
 from joblens.data.texts.pattern_replacement import with_rows
 from joblens.data.texts.text_view import CharacterClasses, text_of, with_text

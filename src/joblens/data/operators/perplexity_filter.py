@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from joblens.data.operator import Filter
-from joblens.data.ranges import within
+from joblens.data.base.operator import Filter
+from joblens.data.rows.ranges import within
 from joblens.data.texts.arpa_model import ArpaModel, is_arpa
 from joblens.data.texts.text_view import text_of
 from joblens.model.errors import MissingExtra, RecipeError

@@ -1,7 +1,7 @@
 from functools import cache
 from typing import Any
 
-from joblens.data.operator import Mapper
+from joblens.data.base.operator import Mapper
 from joblens.data.texts.splicing import CharacterReplacer
 from joblens.data.texts.text_view import text_of, with_text
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
-from joblens.data.operator import GlobalOperator, Signatures
+from joblens.data.base.operator import GlobalOperator, Signatures
 from joblens.data.texts.clusters import alone, row_type
 from joblens.data.texts.duplicates import count_rows, masks, numbers
 

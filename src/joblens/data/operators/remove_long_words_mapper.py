@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 
-from joblens.data.operator import Mapper
+from joblens.data.base.operator import Mapper
 from joblens.data.texts.bits import Bits, count_rows, of_words, positions, shifted
 from joblens.data.texts.pattern_replacement import with_rows
 from joblens.data.texts.special_characters import bare_word

@@ -2,7 +2,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from joblens.data.operator import Mapper
+from joblens.data.base.operator import Mapper
 from joblens.data.texts.pattern_replacement import with_rows
 from joblens.data.texts.text_view import text_of, with_text
 

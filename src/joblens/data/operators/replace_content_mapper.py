@@ -1,6 +1,6 @@
 from typing import Any
 
-from joblens.data.operator import Mapper
+from joblens.data.base.operator import Mapper
 from joblens.data.texts.pattern_replacement import check_replacement, compiled, replace_in_rows
 from joblens.data.texts.text_view import Text, text_of, with_text
 

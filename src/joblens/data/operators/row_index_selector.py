@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from joblens.data.operator import GlobalOperator, Signatures
-from joblens.data.partition_state import PartitionState
-from joblens.data.row_changes import Change, decoded_rows, put_back
+from joblens.data.base.operator import GlobalOperator, Signatures
+from joblens.data.rows.partition import PartitionState
+from joblens.data.rows.row_changes import Change, decoded_rows, put_back
 
 
 class RowIndexSelector(GlobalOperator):

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from joblens.data.operator import Filter
-from joblens.data.ranges import within
+from joblens.data.base.operator import Filter
+from joblens.data.rows.ranges import within
 from joblens.data.texts.bits import count_rows
 from joblens.data.texts.special_characters import special_characters
 from joblens.data.texts.text_view import CharacterClasses, text_of

@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from joblens.data.operator import Filter
-from joblens.data.ranges import within
+from joblens.data.base.operator import Filter
+from joblens.data.rows.ranges import within
 from joblens.data.texts.repetition import find_repeats, hashed_words, parts_of, word_sequence_keys
 from joblens.data.texts.text_view import Text, text_of
 from joblens.data.texts.tokenization import refuse_tokenization

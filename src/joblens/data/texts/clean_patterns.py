@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from joblens.data.operator import Mapper
+from joblens.data.base.operator import Mapper
 from joblens.data.texts.pattern_replacement import (
     TokenPattern,
     check_replacement,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from joblens.data.operator import Signatures
+from joblens.data.base.operator import Signatures
 
 _BYTES_A_ROW = 80  # hashes, row numbers, their order and what sorting needs besides
 

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from joblens.data.operator import Filter
-from joblens.data.ranges import within
+from joblens.data.base.operator import Filter
+from joblens.data.rows.ranges import within
 from joblens.data.texts.special_characters import bare_word
 from joblens.data.texts.text_view import Text, text_array, text_of
 from joblens.data.texts.tokenization import refuse_tokenization

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from joblens.data.operator import RowErrors
+from joblens.data.base.operator import RowErrors
 from joblens.data.texts.bits import BLOCK, Bits, first_from, last_before
 from joblens.data.texts.splicing import spliced
 from joblens.data.texts.text_view import Text, text_array

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 import xxhash
 
-from joblens.data.operator import GlobalOperator
+from joblens.data.base.operator import GlobalOperator
 from joblens.data.texts.pattern_replacement import LONGEST_MATCH_S, regex_package
 from joblens.data.texts.shingles import (
     Shingles,

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from joblens.data.operator import RowErrors
-from joblens.data.rows import with_column
+from joblens.data.base.operator import RowErrors
+from joblens.data.base.rows import with_column
 from joblens.data.texts.bits import BLOCK, Bits
 
 _PAGE = 1 << 12  # code points whose classes are looked up together

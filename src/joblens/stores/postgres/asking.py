@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from joblens.stores.asking import Ask
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.sql import queries_of
+from joblens.stores.sql.asking import Ask
 
 
 def asker(connection: Connection, file: str = "reading.sql") -> Ask:

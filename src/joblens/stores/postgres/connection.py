@@ -17,7 +17,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from joblens.model.errors import InputError
-from joblens.model.store_url import without_password
+from joblens.model.values.store_url import without_password
 from joblens.stores.postgres.errors import store_errors
 from joblens.stores.postgres.pooled_connection import (
     DIRECT_MARK,

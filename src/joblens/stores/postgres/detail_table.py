@@ -4,11 +4,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from joblens.model.details import Details
+from joblens.model.jobs.details import Details
 from joblens.model.writes import DetailsTaken
-from joblens.stores.packed_details import repacked
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.sql import encoded_queries
+from joblens.stores.samples.packed_details import repacked
 
 _Q = encoded_queries("writing.sql")
 

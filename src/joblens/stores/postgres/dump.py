@@ -7,7 +7,7 @@ import subprocess
 from psycopg.conninfo import conninfo_to_dict
 
 from joblens.model.errors import InputError, StoreError
-from joblens.model.store_url import without_password
+from joblens.model.values.store_url import without_password
 from joblens.stores.postgres.connection import SCHEMA
 
 _CONNECT_S = "10"

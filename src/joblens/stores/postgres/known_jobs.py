@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from joblens.model.job import Status
+from joblens.model.jobs.job import Status
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.sql import encoded_queries
-from joblens.stores.rollup_sums import EndedJob
+from joblens.stores.sql.rollup_sums import EndedJob
 
 _Q = encoded_queries("writing.sql")
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from joblens.model.run import Workflow
+from joblens.model.runs.run import Workflow
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.sql import queries_of
-from joblens.stores.run_facts import workflow_row
+from joblens.stores.sql.run_facts import workflow_row
 
 
 def reserve_jobs(connection: Connection, jobs: Sequence[tuple[int, str, int]]) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from joblens.model.delivery import Holding, Renewal, WorkerInfo
 from joblens.stores.postgres.connection import Database
 from joblens.stores.postgres.ticket_book import PostgresTicketBook
-from joblens.stores.ticket_claims import holding_of, is_time_to_look_over, looked_over, only_user
+from joblens.stores.queue.claims import holding_of, is_time_to_look_over, looked_over, only_user
 
 _encoder = msgspec.json.Encoder()
 

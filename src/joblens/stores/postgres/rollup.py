@@ -6,7 +6,7 @@ from typing import Any
 
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.sql import encoded_queries
-from joblens.stores.rollup_sums import EndedJob, sums_of
+from joblens.stores.sql.rollup_sums import EndedJob, sums_of
 
 _Q = encoded_queries("writing.sql")
 

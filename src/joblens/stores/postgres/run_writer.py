@@ -4,11 +4,11 @@ changes nothing; what is about a run may come before the run itself."""
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from joblens.model.run import Run
+from joblens.model.runs.run import Run
 from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.sql import encoded_queries
-from joblens.stores.run_facts import event_row, moved, run_row, workflow_row
+from joblens.stores.sql.run_facts import event_row, moved, run_row, workflow_row
 
 _Q = encoded_queries("writing.sql")
 

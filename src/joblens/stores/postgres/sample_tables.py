@@ -4,11 +4,11 @@ when their job has ended. Reading takes each index once, wherever it lies."""
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from joblens.model.errors import StoreCorrupt
-from joblens.model.sample import Sample
-from joblens.stores.blocks import encode_block, runs_of_indexes
+from joblens.model.jobs.sample import Sample
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.sql import encoded_queries
-from joblens.stores.sample_pieces import decode_samples, encode_piece, is_piece, joined_pieces
+from joblens.stores.samples.blocks import encode_block, runs_of_indexes
+from joblens.stores.samples.sample_pieces import decode_samples, encode_piece, is_piece, joined_pieces
 
 _Q = encoded_queries("writing.sql")
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from joblens.model.history import HistoryQuery, SortKey
-from joblens.stores import history_conditions
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.sql import queries_of
+from joblens.stores.sql import history_conditions
 
 _SORT_KEYS = {
     SortKey.STARTED: "job.began_at_us",

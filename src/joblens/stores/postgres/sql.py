@@ -4,7 +4,7 @@ import functools
 import os
 import re
 
-from joblens.stores.named_queries import Queries
+from joblens.stores.sql.named_queries import Queries
 
 _TABLES = (
     "cancel_request|detail|job|job_details|provenance|rollup|run|run_event|sample_piece|schema_version|sketch|tag"

@@ -2,13 +2,13 @@
 
 from msgspec.structs import replace
 
-from joblens.analysis.statistics import LOG_GAMMA, SMALLEST, ZERO_BUCKET
+from joblens.analysis.numbers.statistics import LOG_GAMMA, SMALLEST, ZERO_BUCKET
 from joblens.model.history import HistoryQuery, Statistics
 from joblens.stores.postgres.asking import asker
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.selection import conditions_of
 from joblens.stores.postgres.sql import queries_of
-from joblens.stores.rollup_sums import METRICS, UNITS, Sum, Sums, needs_jobs, statistics_of, sums_of
+from joblens.stores.sql.rollup_sums import METRICS, UNITS, Sum, Sums, needs_jobs, statistics_of, sums_of
 
 
 def statistics(connection: Connection, query: HistoryQuery) -> Statistics:

@@ -8,17 +8,17 @@ from typing import TypeVar
 from joblens.model.delivery import Holding, Renewal, WorkerInfo
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
-from joblens.model.run import Workflow
-from joblens.model.sample import Sample
+from joblens.model.jobs.sample import Sample
+from joblens.model.runs.run import Workflow
 from joblens.model.writes import Write
-from joblens.stores.asking import Ask
 from joblens.stores.postgres.asking import asker
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.opening import prepare
 from joblens.stores.postgres.writer import Writer
-from joblens.stores.reading_desk import ReadingDesk
-from joblens.stores.ticket_book import TicketBook
-from joblens.stores.ticket_desk import TicketDesk
+from joblens.stores.queue.ticket_book import TicketBook
+from joblens.stores.queue.ticket_queries import TicketDesk
+from joblens.stores.sql.asking import Ask
+from joblens.stores.sql.record_queries import ReadingDesk
 
 T = TypeVar("T")
 

@@ -3,16 +3,16 @@
 from typing import Any
 
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
-from joblens.stores.asking import Ask
-from joblens.stores.checking import DANGLING, PIECES_CHECKED, damaged_details, damaged_samples, wrong_sums
 from joblens.stores.postgres.asking import asker
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.opening import SCHEMA_VERSION
 from joblens.stores.postgres.sample_tables import settle_all
 from joblens.stores.postgres.sql import queries_of
 from joblens.stores.postgres.statistics import stored_sums, sums_from_jobs
-from joblens.stores.pruning import portions, prune_report, victims
-from joblens.stores.sample_pieces import decode_samples
+from joblens.stores.samples.sample_pieces import decode_samples
+from joblens.stores.sql.asking import Ask
+from joblens.stores.sql.checking import DANGLING, PIECES_CHECKED, damaged_details, damaged_samples, wrong_sums
+from joblens.stores.sql.pruning import portions, prune_report, victims
 
 _PATIENCE_S = 3600.0  # for what reads or writes everything
 

@@ -7,18 +7,8 @@ from typing import Any
 import msgspec
 
 from joblens.model.errors import StoreError
-from joblens.model.job import Job, Outcome, Status
+from joblens.model.jobs.job import Job, Outcome, Status
 from joblens.model.writes import DetailsTaken, JobEnded, SamplesTaken, Write
-from joblens.stores.batch import (
-    BatchRows,
-    JobChange,
-    began_at_us,
-    ending_of,
-    may_replace,
-    run_writes,
-    runs_of,
-    status_of,
-)
 from joblens.stores.postgres import rollup
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.known_jobs import KnownJob, known_jobs
@@ -35,9 +25,19 @@ from joblens.stores.postgres.sample_tables import (
 )
 from joblens.stores.postgres.sql import encoded_queries
 from joblens.stores.postgres.ticket_book import PostgresTicketBook
-from joblens.stores.sample_pieces import encode_piece
-from joblens.stores.ticket_endings import counts
-from joblens.stores.ticket_rows import TicketFacts, settle_ended
+from joblens.stores.queue.endings import counts
+from joblens.stores.queue.rows import TicketFacts, settle_ended
+from joblens.stores.samples.sample_pieces import encode_piece
+from joblens.stores.sql.batch import (
+    BatchRows,
+    JobChange,
+    began_at_us,
+    ending_of,
+    may_replace,
+    run_writes,
+    runs_of,
+    status_of,
+)
 
 _json = msgspec.json.Encoder()
 _Q = encoded_queries("writing.sql")

@@ -5,7 +5,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from joblens.stores.asking import Ask
+from joblens.stores.sql.asking import Ask
 from joblens.stores.sqlite.sql import QUERIES
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import apsw
 import msgspec
 
-from joblens.model.details import Details
-from joblens.stores.packed_details import repacked
+from joblens.model.jobs.details import Details
+from joblens.stores.samples.packed_details import repacked
 from joblens.stores.sqlite.sql import QUERIES
 
 _encoder = msgspec.json.Encoder()

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import apsw
 
-from joblens.model.run import Workflow
-from joblens.stores.run_facts import workflow_row
+from joblens.model.runs.run import Workflow
+from joblens.stores.sql.run_facts import workflow_row
 from joblens.stores.sqlite.sql import QUERIES
 
 

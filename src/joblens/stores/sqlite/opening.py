@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import apsw
 
+from joblens.files.file_system import MOUNTINFO, network_type
+from joblens.files.private import make_private_folder
 from joblens.model.errors import StoreCorrupt, StoreError, StoreTooNew
-from joblens.stores.file_system import MOUNTINFO, network_type
-from joblens.stores.private_files import make_private_folder
 from joblens.stores.sqlite import rollup
 from joblens.stores.sqlite.sql import QUERIES, migration_files, read_text
 from joblens.stores.sqlite.transactions import writing

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from joblens.model.history import HistoryQuery, Statistics
-from joblens.stores.rollup_sums import EndedJob, Sum, Sums, needs_jobs, statistics_of, sums_of
+from joblens.stores.sql.rollup_sums import EndedJob, Sum, Sums, needs_jobs, statistics_of, sums_of
 from joblens.stores.sqlite.selection import conditions_of
 from joblens.stores.sqlite.sql import QUERIES
 

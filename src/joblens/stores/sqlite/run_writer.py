@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 import apsw
 import msgspec
 
-from joblens.model.run import Run
+from joblens.model.runs.run import Run
 from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
-from joblens.stores.run_facts import event_row, moved, run_row, workflow_row
+from joblens.stores.sql.run_facts import event_row, moved, run_row, workflow_row
 from joblens.stores.sqlite.sql import QUERIES
 
 _json = msgspec.json.Encoder()

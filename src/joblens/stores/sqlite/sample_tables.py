@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 import apsw
 
 from joblens.model.errors import StoreCorrupt
-from joblens.model.sample import Sample
-from joblens.stores.batch import JobChange
-from joblens.stores.blocks import decode_block, encode_block, runs_of_indexes
-from joblens.stores.single_samples import decode_sample, encode_sample
+from joblens.model.jobs.sample import Sample
+from joblens.stores.samples.blocks import decode_block, encode_block, runs_of_indexes
+from joblens.stores.samples.single_samples import decode_sample, encode_sample
+from joblens.stores.sql.batch import JobChange
 from joblens.stores.sqlite.sql import QUERIES
 
 # A running job's tail becomes a block at this length; small blocks are put together to one large one, which

@@ -10,8 +10,8 @@ import apsw
 import msgspec
 
 from joblens.model.history import HistoryQuery, SortKey
-from joblens.model.job import Status
-from joblens.stores import history_conditions
+from joblens.model.jobs.job import Status
+from joblens.stores.sql import history_conditions
 from joblens.stores.sqlite.sql import QUERIES
 
 _FEW = 4000

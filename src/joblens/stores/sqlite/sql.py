@@ -2,7 +2,7 @@
 
 import os
 
-from joblens.stores.named_queries import Queries
+from joblens.stores.sql.named_queries import Queries
 
 _HERE = os.path.dirname(__file__)
 

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
-from joblens.model.details import Details
+from joblens.files.file_system import MOUNTINFO
 from joblens.model.errors import StoreError, StoreVanished
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
-from joblens.model.run import Workflow
-from joblens.model.sample import Sample
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.sample import Sample
+from joblens.model.runs.run import Workflow
 from joblens.model.writes import DetailsTaken, JobEnded, SamplesTaken, Write
-from joblens.stores.file_system import MOUNTINFO
-from joblens.stores.reading_desk import ReadingDesk
+from joblens.stores.queue.ticket_book import TicketBook
+from joblens.stores.queue.ticket_queries import TicketDesk
+from joblens.stores.sql.record_queries import ReadingDesk
 from joblens.stores.sqlite.errors import store_errors
 from joblens.stores.sqlite.opening import open_connection
 from joblens.stores.sqlite.sql import QUERIES
 from joblens.stores.sqlite.transactions import reading, writing
-from joblens.stores.ticket_book import TicketBook
-from joblens.stores.ticket_desk import TicketDesk
 
 if TYPE_CHECKING:
-    from joblens.stores.asking import Ask
+    from joblens.stores.sql.asking import Ask
 
 
 def _warn(message: str) -> None:
@@ -99,7 +99,7 @@ class SqliteStore(ReadingDesk, TicketDesk):
         taken = self._following(writes)
         if taken is None:
             return False
-        from joblens.stores.single_samples import encode_sample
+        from joblens.stores.samples.single_samples import encode_sample
         from joblens.stores.sqlite.sample_tables import key_of
 
         samples, details, following = taken

@@ -7,9 +7,9 @@ import apsw
 
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
-from joblens.stores.blocks import decode_block
-from joblens.stores.checking import DANGLING, PIECES_CHECKED, damaged_details, damaged_samples, wrong_sums
-from joblens.stores.pruning import Victim, portions, prune_report, victims
+from joblens.stores.samples.blocks import decode_block
+from joblens.stores.sql.checking import DANGLING, PIECES_CHECKED, damaged_details, damaged_samples, wrong_sums
+from joblens.stores.sql.pruning import Victim, portions, prune_report, victims
 from joblens.stores.sqlite import rollup
 from joblens.stores.sqlite.errors import store_errors
 from joblens.stores.sqlite.opening import SCHEMA_VERSION

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
-from joblens.model.details import Details
-from joblens.model.job import Job, Status
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Job, Status
 from joblens.model.writes import Write
-from joblens.stores.batch import (
+from joblens.stores.queue.endings import counts
+from joblens.stores.queue.rows import TicketFacts, settle_ended
+from joblens.stores.sql.batch import (
     BatchRows,
     JobChange,
     began_at_us,
@@ -19,14 +21,12 @@ from joblens.stores.batch import (
     runs_of,
     status_of,
 )
-from joblens.stores.rollup_sums import EndedJob
+from joblens.stores.sql.rollup_sums import EndedJob
 from joblens.stores.sqlite import rollup
 from joblens.stores.sqlite.run_writer import RunFacts
 from joblens.stores.sqlite.sample_tables import SampleTables
 from joblens.stores.sqlite.sql import QUERIES
 from joblens.stores.sqlite.ticket_book import SqliteTicketBook
-from joblens.stores.ticket_endings import counts
-from joblens.stores.ticket_rows import TicketFacts, settle_ended
 
 _json = msgspec.json.Encoder()
 

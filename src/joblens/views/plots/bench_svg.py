@@ -5,7 +5,7 @@ import html
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from joblens.analysis.bench_numbers import NUMBERS
+from joblens.analysis.comparing.bench_numbers import NUMBERS
 from joblens.views.plots import colors
 from joblens.views.plots.chart import shortened
 from joblens.views.plots.gantt_svg import svg_opening, ticks

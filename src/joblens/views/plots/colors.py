@@ -1,6 +1,6 @@
 """Colours that stay apart for people who do not see all of them (the palette of Okabe and Ito)."""
 
-from joblens.model.run import JobState
+from joblens.model.runs.run import JobState
 
 BLUE, ORANGE, GREEN, VERMILLION = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 PURPLE, SKY, BLACK, GREY, PALE = "#b05a8c", "#56b4e9", "#000000", "#8a8a8a", "#c4c4c4"

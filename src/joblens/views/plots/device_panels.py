@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from joblens.analysis.plot_series import JobSeries
-from joblens.model.units import KIB
+from joblens.analysis.charts.plot_series import JobSeries
+from joblens.model.values.units import KIB
 from joblens.views.plots import colors
 from joblens.views.plots.chart import Axis, Line, LinePanel
 from joblens.views.plots.curve_lines import line_of, rate_line_of, reach

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from joblens.analysis.gantt import Bar, Cause, Gantt, Link
-from joblens.analysis.machine_use import MachineUse, StepCurve
-from joblens.model.units import format_bytes, format_duration, format_instant
-from joblens.views.numbers import counted
+from joblens.analysis.charts.gantt import Bar, Cause, Gantt, Link
+from joblens.analysis.charts.machine_use import MachineUse, StepCurve
+from joblens.model.values.units import format_bytes, format_duration, format_instant
 from joblens.views.plots import colors
 from joblens.views.plots.chart import Axis, Chart, Connection, Line, LinePanel, Span, SpanPanel, shortened
 from joblens.views.plots.scales import Scale, memory_scale, time_scale
+from joblens.views.text.numbers import counted
 
 _LONGEST_NAME = 36
 _OFFER = "offered"

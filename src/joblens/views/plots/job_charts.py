@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, structs
 
-from joblens.analysis.plot_series import (
+from joblens.analysis.charts.plot_series import (
     Extremes,
     JobSeries,
     PlotSource,
@@ -12,13 +12,13 @@ from joblens.analysis.plot_series import (
     points_for_each,
     thinned,
 )
-from joblens.model.units import format_bytes, format_duration, format_instant
-from joblens.views.numbers import counted, percent
+from joblens.model.values.units import format_bytes, format_duration, format_instant
 from joblens.views.plots import colors
 from joblens.views.plots.chart import DASHES, Axis, BarGroup, BarPanel, Chart, Line, LinePanel, shortened
 from joblens.views.plots.curve_lines import line_of, rate_line_of, reach
 from joblens.views.plots.device_panels import device_panels
 from joblens.views.plots.scales import Scale, memory_scale, time_scale
+from joblens.views.text.numbers import counted, percent
 
 MOST_CURVES = len(colors.CURVES) * len(DASHES)  # no two look the same; the rest is drawn in grey
 MOST_BARS = 100

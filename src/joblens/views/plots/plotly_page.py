@@ -7,9 +7,9 @@ from typing import Any
 from msgspec import json
 
 from joblens.model.errors import MissingExtra, how_to_install
-from joblens.views.html_page import PAGE_HEAD
 from joblens.views.plots.chart import Chart
 from joblens.views.plots.plotly_figure import plotly_figure
+from joblens.views.text.html_page import PAGE_HEAD
 
 _PAGE = (
     PAGE_HEAD

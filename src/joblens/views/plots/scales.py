@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from joblens.model.units import GIB, MIB
+from joblens.model.values.units import GIB, MIB
 
 
 class Scale(Struct, frozen=True):

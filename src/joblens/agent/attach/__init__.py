@@ -1,0 +1,1 @@
+"""Measuring processes, control groups and containers that already run."""

@@ -1,0 +1,1 @@
+"""Attempts of jobs as runs and workers start them: in slots or in sessions."""

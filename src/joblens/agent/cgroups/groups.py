@@ -1,0 +1,311 @@
+"""The control groups of one job: made, limited, joined, signalled, emptied and removed.
+
+Groups lie in `<own group>/joblens-<uid>/<name>` in each hierarchy. Any number of joblens processes share
+that parent; each makes it when missing and tries to remove it when done, so every step here has to
+stand another process doing the same at that moment."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Collection, Mapping
+
+from joblens.agent.cgroups.leaf_group import LEAF, divide, enable_controllers, undo_division
+from joblens.agent.cgroups.placement import GROUP_HINT, GroupPlaces, find_places, is_job_group, shared_parent
+from joblens.model.errors import AccountingUnavailable, ProbeError
+from joblens.probes.cgroup.layout import UNIFIED, CgroupLayout, read_layout
+from joblens.probes.proc.kernel_files import list_pids, subgroups
+
+_CPU_PERIOD_USEC = 100_000
+_CPU_QUOTA_FLOOR_USEC = 1_000  # the kernel takes no less
+_CREATE_TRIES = 50
+_REMOVE_PATIENCE_S = 1.0
+_KILL_PATIENCE_S = 5.0
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_RECLAIM_BYTES = 1 << 40  # more than there is: all that can be had
+
+
+class GroupFactory:
+    """Makes job groups in the places found on this machine."""
+
+    def __init__(self, places: GroupPlaces) -> None:
+        self.kind = places.kind
+        self.gaps: Mapping[str, str] = places.gaps  # controller -> why job groups lack it
+        self._places = places
+
+    @classmethod
+    def detect(
+        cls, parent: str | None = None, *, layout: CgroupLayout | None = None, may_borrow: bool = True
+    ) -> "GroupFactory":
+        """`parent` is a path below each mount; default: chosen from this process's own group (group_places).
+        Inside a job of joblens, or with `may_borrow` alone in a delegated unit, this process and all beside
+        it move into a leaf; `close` undoes the latter. Raises AccountingUnavailable with the reason and the
+        fix."""
+        layout = layout or read_layout()
+        places = find_places(layout, parent, may_borrow=may_borrow)
+        if not places.divided:
+            return cls(places)
+        reason = divide(places.divided)
+        if not reason:
+            return cls(places)
+        if places.is_lent:
+            undo_division(places.divided)
+        # The layout is read again: this process may be in the leaf by now.
+        try:
+            return cls(find_places(read_layout(), parent, may_divide=False))
+        except AccountingUnavailable as error:
+            raise AccountingUnavailable(
+                f"no cgroup can be made for jobs: {reason}", hint=error.hint
+            ) from None
+
+    def close(self) -> None:
+        """Puts a unit's group back as it was, unless jobs still run in it."""
+        if self._places.is_lent:
+            undo_division(self._places.divided)
+
+    @property
+    def parents(self) -> list[str]:
+        """Where it makes them, in each hierarchy."""
+        bases = (*self._places.bases.values(), *self._places.spare.values())
+        return list(dict.fromkeys(map(shared_parent, bases)))
+
+    def create(self, name: str) -> "JobGroups":
+        """Fresh groups, empty and without limits. A number is added to a name that is taken."""
+        candidate = name
+        for attempt in range(1, _CREATE_TRIES + 1):
+            groups = JobGroups(self.kind, {}, spare=self._places.spare)
+            try:
+                for key, base in self._places.bases.items():
+                    groups.paths[key] = _make_group(base, candidate, known=groups.paths.values())
+            except OSError as error:
+                groups.remove()
+                if isinstance(error, FileExistsError):
+                    candidate = f"{name}-{attempt}"
+                    continue
+                raise AccountingUnavailable(
+                    f"cannot make a group for the job ({error})",
+                    hint=GROUP_HINT,
+                ) from error
+            if UNIFIED in groups.paths:
+                # After the group is made: while it stands nobody can remove its parent, so this holds.
+                enable_controllers(os.path.dirname(groups.paths[UNIFIED]))
+            return groups
+        raise AccountingUnavailable(f"no free name for a group '{name}' after {_CREATE_TRIES} tries")
+
+
+class JobGroups:
+    """One job's group in each hierarchy. `paths`: hierarchy -> directory; co-mounted v1 controllers
+    share one. `spare` are hierarchies that are joined only when a limit needs them."""
+
+    def __init__(self, kind: str, paths: Mapping[str, str], spare: Mapping[str, str] | None = None) -> None:
+        self.kind = kind
+        self.paths = dict(paths)
+        self.limit_gaps: dict[str, str] = {}  # limit -> why it is not enforced by these groups
+        self._spare = dict(spare or {})
+
+    @classmethod
+    def open(cls, kind: str, paths: Mapping[str, str]) -> "JobGroups":
+        """Groups that an earlier process made. Refuses directories that joblens cannot have made for this
+        user, as everything in them may be killed next, and whoever wrote the paths may have made them up."""
+        mounts = {hierarchy.mount_point for hierarchy in read_layout().hierarchies.values()}
+        for path in paths.values():
+            if not is_job_group(path, mounts):
+                raise ProbeError(f"{path} is not a job group of joblens")
+        return cls(kind, paths)
+
+    def exists(self) -> bool:
+        return any(os.path.isdir(path) for path in self.paths.values())
+
+    def attach_files(self) -> list[str]:
+        """A child that is to be the job writes '0' to each before it execs. A job that was divided for inner
+        ones takes processes in its leaf alone."""
+        leaves = ((path, f"{path}/{LEAF}") for path in dict.fromkeys(self.paths.values()))
+        return [f"{leaf if os.path.isdir(leaf) else path}/cgroup.procs" for path, leaf in leaves]
+
+    # limits
+
+    def set_limits(
+        self, cpus: float | None = None, memory_bytes: int | None = None, pids: int | None = None
+    ) -> dict[str, str]:
+        """Limit -> mechanism, for those the kernel now enforces; `limit_gaps` says why the others are not.
+        To be called before the job joins."""
+        mechanisms = {
+            "cpus": self._limit_cpus(cpus) if cpus is not None else None,
+            "memory": self._limit_memory(memory_bytes) if memory_bytes is not None else None,
+            "pids": self._limit_pids(pids) if pids is not None else None,
+        }
+        return {limit: f"cgroup {file}" for limit, file in mechanisms.items() if file is not None}
+
+    def _limit_cpus(self, cpus: float) -> str | None:
+        quota = max(_CPU_QUOTA_FLOOR_USEC, round(cpus * _CPU_PERIOD_USEC))
+        if "cpu" not in self.paths and "cpu" in self._spare:
+            name = os.path.basename(next(iter(self.paths.values())))
+            try:
+                self.paths["cpu"] = _make_group(self._spare["cpu"], name)
+            except OSError as error:
+                self.limit_gaps["cpus"] = f"no cpu group can be made: {error.strerror}"
+                return None
+        if "cpu" in self.paths:
+            self._write("cpus", "cpu", "cpu.cfs_period_us", _CPU_PERIOD_USEC)
+            return self._write("cpus", "cpu", "cpu.cfs_quota_us", quota)
+        return self._write("cpus", UNIFIED, "cpu.max", f"{quota} {_CPU_PERIOD_USEC}")
+
+    def _limit_memory(self, memory_bytes: int) -> str | None:
+        """Swap is closed too: a job that pages out instead of ending is not held to its memory."""
+        if "memory" in self.paths:
+            limited = self._write("memory", "memory", "memory.limit_in_bytes", memory_bytes)
+            swap_file = "memory.memsw.limit_in_bytes"
+            if limited and os.path.exists(f"{self.paths['memory']}/{swap_file}"):
+                # One page more than the memory: were they equal, the kernel would run into this limit
+                # first, which it does not count as reaching the memory limit.
+                self._write("memory_swap", "memory", swap_file, memory_bytes + _PAGE_BYTES)
+            return limited
+        limited = self._write("memory", UNIFIED, "memory.max", memory_bytes)
+        if limited and os.path.exists(f"{self.paths[UNIFIED]}/memory.swap.max"):
+            self._write("memory_swap", UNIFIED, "memory.swap.max", 0)
+        return limited
+
+    def _limit_pids(self, pids: int) -> str | None:
+        return self._write("pids", "pids" if "pids" in self.paths else UNIFIED, "pids.max", pids)
+
+    def _write(self, limit: str, key: str, file: str, value: int | str) -> str | None:
+        directory = self.paths.get(key)
+        reason = _write_file(f"{directory}/{file}", value) if directory else f"the job has no {key} group"
+        if reason:
+            self.limit_gaps[limit] = reason
+            return None
+        return file
+
+    # processes
+
+    def pids(self) -> list[int]:
+        """Live processes of the job, those in groups it made below its own included."""
+        return list_pids(self._main_path())
+
+    def is_empty(self, spare: Collection[int] = ()) -> bool:
+        return not (self._pids_anywhere() - set(spare))
+
+    def signal(self, number: int, spare: Collection[int] = ()) -> int:
+        """To every process of the job but `spare`; how many it was sent to. A pid that was reused between
+        listing and sending is not hit: the second listing is made with the processes already held."""
+        held: dict[int, int] = {}
+        try:
+            for pid in self._pids_anywhere() - set(spare):
+                try:
+                    held[pid] = os.pidfd_open(pid)
+                except ProcessLookupError:
+                    continue
+            sent = 0
+            for pid in self._pids_anywhere() & held.keys():
+                try:
+                    signal.pidfd_send_signal(held[pid], number)
+                    sent += 1
+                except (ProcessLookupError, PermissionError):
+                    continue
+            return sent
+        finally:
+            for descriptor in held.values():
+                os.close(descriptor)
+
+    def kill(self, spare: Collection[int] = (), patience_s: float = _KILL_PATIENCE_S) -> bool:
+        """End every process of the job but `spare`, new ones included, and wait for that as long as
+        `patience_s`; True when none is left."""
+        if spare or _write_file(f"{self._main_path()}/cgroup.kill", 1):
+            self._stop_forking(pids_max=len(spare))
+        return self._kill_until_empty(spare, patience_s)
+
+    def _stop_forking(self, pids_max: int) -> None:
+        """So that killing one after the other comes to an end: v1 forks run into the pids limit, and a
+        frozen v2 group does not run at all but can be killed."""
+        if "pids" in self.paths:
+            _write_file(f"{self.paths['pids']}/pids.max", pids_max)
+        elif not pids_max and UNIFIED in self.paths:
+            _write_file(f"{self.paths[UNIFIED]}/cgroup.freeze", 1)
+
+    def _kill_until_empty(self, spare: Collection[int], patience_s: float) -> bool:
+        deadline, pause = time.monotonic() + patience_s, 0.0005
+        while not self.is_empty(spare):
+            if time.monotonic() > deadline:
+                return False
+            self.signal(signal.SIGKILL, spare)
+            time.sleep(pause)
+            pause = min(pause * 2, 0.02)
+        return True
+
+    def _main_path(self) -> str:
+        return self.paths.get(UNIFIED) or next(iter(self.paths.values()))
+
+    def _pids_anywhere(self) -> set[int]:
+        """A process that was moved out of one hierarchy is still the job's by the others."""
+        found: set[int] = set()
+        for path in dict.fromkeys(self.paths.values()):
+            found.update(list_pids(path))
+        return found
+
+    # use again, removal
+
+    def reclaim(self) -> bool:
+        """Give back the page cache an earlier job left charged here."""
+        if "memory" in self.paths:
+            return not _write_file(f"{self.paths['memory']}/memory.force_empty", 0)
+        # The kernel answers EAGAIN when there was less than that to take, which is what is wanted.
+        _write_file(f"{self.paths[UNIFIED]}/memory.reclaim", _RECLAIM_BYTES)
+        return os.path.exists(f"{self.paths[UNIFIED]}/memory.reclaim")
+
+    def remove(self) -> list[str]:
+        """Take away the job's groups, those it left below them, and the shared parent when nothing else is
+        in it. Returns the directories that would not go because processes are still inside."""
+        stuck = []
+        for path in dict.fromkeys(self.paths.values()):
+            if not _remove_tree(path, time.monotonic() + _REMOVE_PATIENCE_S):
+                stuck.append(path)
+                continue
+            with contextlib.suppress(OSError):  # other jobs are in it, or another process was faster
+                os.rmdir(os.path.dirname(path))
+        return stuck
+
+
+def _make_group(base: str, name: str, known: Collection[str] = ()) -> str:
+    """`known`: directories of this job already; v1 controllers mounted together have one between them."""
+    parent = shared_parent(base)
+    if f"{parent}/{name}" in known:
+        return f"{parent}/{name}"
+    for _ in range(_CREATE_TRIES):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(parent, 0o755)
+        try:
+            os.mkdir(f"{parent}/{name}", 0o755)
+        except FileNotFoundError:
+            continue  # another process removed the empty parent in between
+        return f"{parent}/{name}"
+    raise OSError(f"another process keeps removing {parent}")
+
+
+def _remove_tree(path: str, deadline: float) -> bool:
+    for below in subgroups(path):
+        if not _remove_tree(below, deadline):
+            return False
+    pause = 0.0005
+    while True:
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            # A process that has just been killed still counts for a moment.
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(pause)
+            pause = min(pause * 2, 0.02)
+        else:
+            return True
+
+
+def _write_file(path: str, value: int | str) -> str:
+    """Why it could not be written; empty when it was."""
+    try:
+        with open(path, "wb", buffering=0) as file:
+            file.write(str(value).encode())
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    return ""

@@ -1,0 +1,319 @@
+"""Decides below which group the groups of jobs are made, without changing anything.
+
+Job groups go below the process's own group in each hierarchy, so that all limits joblens itself is under hold
+for its jobs too. On v2 the kernel gives no controllers to groups below one with processes, and joblens' own
+group holds at least joblens. There job groups go, first that works, below
+- the job group of joblens that this process is in: it can be divided, and counts its inner jobs;
+- an ancestor that hands controllers down, if no limit is left behind on the way up. Inside a Slurm job that
+  way ends at the step: above it are groups by which Slurm counts and ends its jobs;
+- the own group, if systemd has delegated it and no foreign process is in it: it can be divided for a while.
+Groups without the memory controller are not used on pure v2: the process tree tells more of memory there, and
+lets joblens watch its limit."""
+
+import os
+import re
+import zlib
+from collections.abc import Collection, Sequence
+
+from msgspec import Struct
+
+from joblens.agent.cgroups.leaf_group import (
+    LEAF,
+    V2_CONTROLLERS,
+    enable_controllers,
+    holds_only_own_processes,
+    is_delegated,
+    missing_controllers,
+)
+from joblens.model.errors import AccountingUnavailable
+from joblens.model.jobs.job import Owner
+from joblens.model.values.ids import is_uuid
+from joblens.probes.cgroup.layout import UNIFIED, CgroupLayout, Hierarchy
+from joblens.probes.proc.kernel_files import read_text, read_words
+
+# …/slurmstepd.scope/job_42/step_batch/user/task_0 on v2, …/uid_1000/job_42/step_0/task_1 on v1.
+_SLURM_STEP = re.compile(r"/job_(\d+)/step_([^/]+)(?:/user)?(?=/|$)")
+_LIMIT_FILES = (
+    "memory.high",
+    "memory.swap.max",
+    "cpu.max",
+    "io.max",
+    "cpuset.cpus",
+    "cpuset.mems",
+)
+_SHARED_PARENT = re.compile(r"joblens-\d+")
+_GROUP_NAME = re.compile(
+    r"(?P<slot>slot-)?(?P<uuid>[0-9a-f-]{36})"
+    r"(?:\.(?P<pid>\d+)-(?P<ticks>\d+)-(?P<namespace>\d+)-(?P<spool>[0-9a-f]{8}_[0-9a-f]{8}))?(?:-\d+)?"
+)
+GROUP_HINT = "joblens doctor shows how to get one; --accounting process_tree does without"
+
+
+class GroupPlaces(Struct, frozen=True, kw_only=True):
+    """`bases`: hierarchy -> directory to make groups in, for every job. `spare`: the same for hierarchies
+    that a job joins only when a limit needs them, as joining each one waits for the whole kernel.
+    `gaps`: controller -> why job groups here do without it. `divided`: the base whose processes have to move
+    into a leaf first (leaf_group); `is_lent`: it is a unit's, and has to be put back as it was."""
+
+    kind: str
+    bases: dict[str, str]
+    spare: dict[str, str] = {}
+    gaps: dict[str, str] = {}
+    divided: str = ""
+    is_lent: bool = False
+
+
+def find_places(
+    layout: CgroupLayout, parent: str | None = None, *, may_divide: bool = True, may_borrow: bool = True
+) -> GroupPlaces:
+    """`parent`: a path below each mount, made for joblens, where controllers may be enabled. `may_divide`:
+    groups may go where processes have to be moved first; `may_borrow`: also into a unit's group. Raises
+    AccountingUnavailable with the reason when not even CPU time could be counted by group."""
+    if layout.kind == "none":
+        raise AccountingUnavailable(
+            "no cgroup hierarchy is mounted here", hint="mount one (cgroup2) or use --accounting process_tree"
+        )
+    unified = layout.unified
+    refusal = ""
+    if unified is not None:
+        base = _base(unified, parent)
+        if parent is None and base is not None and layout.kind == "cgroup-v2":
+            places = _places_on_pure_v2(unified, base, may_divide=may_divide, may_borrow=may_borrow)
+            if places is not None:
+                return places
+        refusal = _refusal(unified, base)
+        if not refusal:
+            places = _places_with_unified(layout, parent, base or "")
+            if layout.kind != "cgroup-v2" or "memory" not in places.gaps:
+                return places
+            refusal = places.gaps["memory"]
+    cpuacct = layout.hierarchies.get("cpuacct")
+    v1_refusal = _refusal(cpuacct, _base(cpuacct, parent)) if cpuacct else "no cpuacct hierarchy is mounted"
+    if v1_refusal:
+        raise AccountingUnavailable(
+            f"no cgroup can be made for jobs: {refusal or v1_refusal}",
+            hint=GROUP_HINT if parent is None else f"check limits.cgroup_parent; {GROUP_HINT}",
+        )
+    bases, gaps = _v1_bases(layout, parent, ("cpuacct", "memory", "pids"))
+    spare, _ = _v1_bases(layout, parent, ("cpu",))
+    if spare.get("cpu") == bases["cpuacct"]:  # mounted together: joining one is joining both
+        bases.update(spare)
+        spare = {}
+    return GroupPlaces(kind="cgroup-v1", bases=bases, spare=spare, gaps=gaps)
+
+
+def shared_parent(base: str) -> str:
+    """Of all job groups of this user there."""
+    return f"{base}/joblens-{os.geteuid()}"
+
+
+def is_job_group(path: str, mounts: Collection[str]) -> bool:
+    """Whether joblens can have made it for a job or a slot of this user: below a cgroup mount, reached
+    through no link, and named as joblens names groups."""
+    parent, name = os.path.split(path)
+    is_mounted = any(parent.startswith(mount.rstrip("/") + "/") for mount in mounts)
+    is_ours = parent == shared_parent(os.path.dirname(parent))
+    is_named_so = parse_group_name(name) is not None
+    return is_mounted and is_ours and is_named_so and os.path.realpath(path) == path
+
+
+class GroupName(Struct, frozen=True):
+    """Parsed name of a job group."""
+
+    uuid: str  # of its job, or its own
+    is_slot: bool
+    pid: int | None = None  # of the process that made it; None: an earlier version did
+    start_ticks: int = 0
+    pid_namespace: int = 0
+    spool: str = ""  # mark of that process's spool directory
+
+
+def owner_mark(owner: Owner, spool_dir: str) -> str:
+    """Ends the names of groups that this process creates: the owner can be read from it."""
+    return f".{owner.pid}-{owner.start_ticks}-{owner.pid_namespace}-{spool_mark(spool_dir)}"
+
+
+def spool_mark(spool_dir: str) -> str:
+    root, name = os.path.split(spool_dir)
+    return f"{zlib.crc32(os.fsencode(root)):08x}_{zlib.crc32(os.fsencode(name)):08x}"
+
+
+def parse_group_name(name: str) -> GroupName | None:
+    found = _GROUP_NAME.fullmatch(name)
+    if found is None or not is_uuid(found["uuid"]):
+        return None
+    is_slot = bool(found["slot"])
+    if not found["pid"]:
+        return GroupName(found["uuid"], is_slot)
+    numbers = int(found["pid"]), int(found["ticks"]), int(found["namespace"])
+    return GroupName(found["uuid"], is_slot, *numbers, found["spool"])
+
+
+def is_slot_group(path: str) -> bool:
+    name = parse_group_name(os.path.basename(path))
+    return name is not None and name.is_slot
+
+
+def slurm_step(directory: str) -> str:
+    """The group that Slurm gave the processes of a step, if this is it or lies in it; else empty."""
+    found = _SLURM_STEP.search(directory)
+    return directory[: found.end()] if found else ""
+
+
+def enclosing_job_group(directory: str, mount_point: str) -> str:
+    """The group that joblens, of any user, made for the job or slot that a process in `directory` belongs to;
+    empty: there is none. The innermost of several."""
+    mount = mount_point.rstrip("/")
+    while directory.startswith(f"{mount}/"):
+        parent, name = os.path.split(directory)
+        if _SHARED_PARENT.fullmatch(os.path.basename(parent)) and parse_group_name(name) is not None:
+            return directory
+        directory = parent
+    return ""
+
+
+def _places_with_unified(layout: CgroupLayout, parent: str | None, base: str) -> GroupPlaces:
+    v1_keys = [key for key in ("memory", "pids") if key in layout.hierarchies]
+    bases, gaps = _v1_bases(layout, parent, v1_keys)
+    spare, _ = _v1_bases(layout, parent, ["cpu"] if "cpu" in layout.hierarchies else [])
+    missing = enable_controllers(base) if parent is not None else missing_controllers(base)
+    for controller, reason in missing.items():
+        if controller not in layout.hierarchies:
+            gaps[controller] = reason
+    return GroupPlaces(kind=layout.kind, bases={UNIFIED: base, **bases}, spare=spare, gaps=gaps)
+
+
+def _places_on_pure_v2(
+    unified: Hierarchy, own: str, *, may_divide: bool, may_borrow: bool
+) -> GroupPlaces | None:
+    """None: no group below or above the own one can give jobs the memory controller."""
+    job_group = enclosing_job_group(own, unified.mount_point)
+    if may_divide and job_group and _can_divide(unified, own, job_group):
+        return _places_in(job_group, is_divided=True)
+    best = _best_on_the_way_up(unified, own, job_group or slurm_step(own) or unified.mount_point)
+    if best:
+        return _places_in(best)
+    if may_divide and may_borrow and not job_group and _can_borrow(unified, own):
+        return _places_in(own, is_divided=True, is_lent=True)
+    return None
+
+
+def _places_in(base: str, *, is_divided: bool = False, is_lent: bool = False) -> GroupPlaces:
+    gaps = missing_controllers(base)
+    if is_divided:
+        gaps = {controller: gap for controller, gap in gaps.items() if controller not in _offered(base)}
+    return GroupPlaces(
+        kind="cgroup-v2",
+        bases={UNIFIED: base},
+        gaps=gaps,
+        divided=base if is_divided else "",
+        is_lent=is_lent,
+    )
+
+
+def _can_divide(unified: Hierarchy, own: str, job_group: str) -> bool:
+    """Whether the processes of the job around this one can be moved into a leaf. Not where the job has made
+    groups itself and this process is in one of them."""
+    is_direct = own in (job_group, f"{job_group}/{LEAF}")
+    return is_direct and "memory" in _offered(job_group) and not _refusal(unified, job_group)
+
+
+def _can_borrow(unified: Hierarchy, own: str) -> bool:
+    """Whether the own group may be divided until this process ends."""
+    return (
+        "memory" in _offered(own)
+        and not _refusal(unified, own)
+        and os.access(f"{own}/cgroup.subtree_control", os.W_OK)
+        and holds_only_own_processes(own)
+        and is_delegated(own, unified.own_path)
+    )
+
+
+def _offered(directory: str) -> frozenset[str]:
+    return read_words(f"{directory}/cgroup.controllers")
+
+
+def _best_on_the_way_up(unified: Hierarchy, own: str, roof: str) -> str:
+    """The group, from `own` up to `roof`, that hands down memory and most other controllers, the nearest of
+    those; empty: there is none."""
+    best, most = "", 0
+    candidate = own
+    while True:
+        enabled = read_words(f"{candidate}/cgroup.subtree_control")
+        count = sum(controller in enabled for controller in V2_CONTROLLERS)
+        if "memory" in enabled and count > most and not _refusal(unified, candidate):
+            best, most = candidate, count
+        if candidate == roof or _limits_anything(candidate):
+            return best
+        candidate = os.path.dirname(candidate)
+
+
+def limit_of(directory: str) -> str:
+    """The first limit of this group, other than the one on tasks, that a job outside of it would escape:
+    'memory.max 104857600'; empty: it has none."""
+    memory = _first_word(f"{directory}/memory.max")
+    if memory.isdigit() and int(memory) < _memory_total():
+        return f"memory.max {memory}"
+    for file in _LIMIT_FILES:
+        text = " ".join((read_text(f"{directory}/{file}") or "").split())
+        if text and not text.startswith("max"):
+            return f"{file} {text}"
+    return ""
+
+
+def _limits_anything(directory: str) -> bool:
+    """Whether a job placed above this group would get away from a limit that holds here."""
+    return bool(limit_of(directory)) or _first_word(f"{directory}/pids.max") not in ("max", "")
+
+
+def _first_word(path: str) -> str:
+    """What a limit file says; empty where there is none."""
+    words = (read_text(path) or "").split()
+    return words[0] if words else ""
+
+
+def _memory_total() -> int:
+    """A limit of more than there is limits nothing."""
+    words = (read_text("/proc/meminfo") or "MemTotal: 0 kB").split()
+    return int(words[1]) * 1024
+
+
+def _v1_bases(
+    layout: CgroupLayout, parent: str | None, keys: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    bases, gaps = {}, {}
+    for key in keys:
+        hierarchy = layout.hierarchies.get(key)
+        base = _base(hierarchy, parent) if hierarchy else None
+        reason = _refusal(hierarchy, base) if hierarchy else f"no {key} hierarchy is mounted"
+        if reason or base is None:
+            gaps[key] = reason
+        else:
+            bases[key] = base
+    return bases, gaps
+
+
+def _base(hierarchy: Hierarchy, parent: str | None) -> str | None:
+    if parent is None:
+        return hierarchy.directory
+    return f"{hierarchy.mount_point.rstrip('/')}/{parent.strip('/')}".rstrip("/")
+
+
+def _refusal(hierarchy: Hierarchy, base: str | None) -> str:
+    """Why no group of ours can be made and joined there; empty when nothing speaks against it."""
+    if base is None:
+        return f"{hierarchy.mount_point} does not show the group {hierarchy.own_path} of this process"
+    if not hierarchy.is_writable:
+        return f"{hierarchy.mount_point} is mounted read-only"
+    if not os.path.isdir(base):
+        return f"there is no group {base}"
+    if not os.access(base, os.W_OK | os.X_OK):
+        return f"{base} may not be written by uid {os.geteuid()}"
+    # To move a process the kernel wants write permission on the group both places have in common.
+    shared = os.path.commonpath([base, hierarchy.directory]) if hierarchy.directory else base
+    if hierarchy.version == 2 and not os.access(f"{shared}/cgroup.procs", os.W_OK):
+        return f"uid {os.geteuid()} may not move processes below {shared}"
+    kind = (read_text(f"{base}/cgroup.type") or "domain").strip() if hierarchy.version == 2 else "domain"
+    if kind != "domain":  # in a threaded one no group with a job is possible
+        return f"{base} is a {kind} group"
+    return ""

@@ -1,0 +1,1 @@
+"""Jobs of a run that a cluster places: allocations, tickets, retries."""

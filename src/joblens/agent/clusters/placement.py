@@ -1,0 +1,434 @@
+"""The jobs of a run that a cluster gives their places. Their tickets are in the store when they are handed to
+it; what it starts for them are workers (`app.hired`), which are like any others. So what is told here only
+decides who comes: a job that was placed twice runs once, and one whose place is gone is placed again."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from joblens.agent.clusters.allocations import RunPlaces
+from joblens.agent.clusters.async_placer import PlacingDesk
+from joblens.agent.clusters.failed_allocations import PlacesInVain
+from joblens.agent.clusters.lost_tickets import RunLostTickets
+from joblens.agent.clusters.replaced_allocations import ReplacedAllocations
+from joblens.agent.queue.lost_workers import Journals
+from joblens.agent.queue.store_client import TicketDesk
+from joblens.agent.queue.store_watch import StoreWatch
+from joblens.agent.session.context import Kit
+from joblens.engine.progress.allocations import PlaceOfJob, TellsWhy
+from joblens.model.clusters.placing import Parcel, Placed, PlaceEnding, PlaceNews, PlaceState, Room
+from joblens.model.errors import InputError, JoblensError, PlanError
+from joblens.model.jobs.job import Status
+from joblens.model.runs.run import PlaceEnded, PlacesWait, RunFact, WorkPlaced
+from joblens.ports.placer import Placer, ReplacesAllocations, SparesPlaces
+
+_LOOK_SOON_S, _LOOK_LATE_S = 0.5, 2.0
+_PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 30.0  # after the cluster could not be asked
+_UNCOVERED_S = 3.0  # before what the cluster took but gave no place is handed in again
+_LOST_EVERY_S = 2.0
+_WITHOUT_A_PLACE = (Status.CANCELLED, Status.ERROR, Status.LOST)  # how a job may end that nobody began
+
+
+class ClusterSide(Struct, frozen=True, kw_only=True):
+    """What a run on a cluster has beside others on workers."""
+
+    placer: Placer
+    lease_s: float
+    journals: Journals
+    placed: tuple[Placed, ...] = ()  # by an earlier driver of the run, and not over as far as is known
+
+
+class Telling(Struct, frozen=True, kw_only=True):
+    """Whom it tells, on the loop."""
+
+    warn: Callable[[str], None]
+    say: Callable[[str], None]
+    note: Callable[[RunFact], None]
+    room: Callable[[Room], None]  # what the run may fill at once
+    waits: Callable[[str, str], None]  # (uuid, why): a job waits at the cluster
+    has_taken_back: Callable[[], None]
+    cannot_be: Callable[[Sequence[str], str], None]  # these jobs will never get a place, and why
+    # These jobs end with the allocation of this id.
+    ended_with_place: Callable[[Collection[str], str, PlaceEnding], None]
+
+
+class RunPlacing:
+    """RunCalling."""
+
+    def __init__(self, kit: Kit, side: ClusterSide, store: TicketDesk, telling: Telling) -> None:
+        self._kit = kit
+        self._side = side
+        self._store = store
+        self._telling = telling
+        self._desk = PlacingDesk(side.placer, kit.loop)
+        self._lost = RunLostTickets(StoreWatch(side.lease_s, _LOST_EVERY_S), kit.host, side.journals)
+        self._places = RunPlaces()
+        self._parcels: dict[str, Parcel] = {}  # of jobs that have not ended
+        self._waiting: set[str] = set()  # of them, those that nobody has begun
+        self._in_hand: set[str] = set()  # of those, the ones that are being placed
+        self._placed_at_s: dict[str, float] = {}  # when the cluster last took it
+        self._began_in: dict[str, str] = {}  # uuid -> id of the allocation where it last began
+        self._in_vain = PlacesInVain(side.placer.engine, lambda uuid: self._parcels[uuid].name)
+        self._whys: dict[str, str] = {}  # by place
+        self._tells_why = TellsWhy(side.placer.engine)
+        self._told: set[str] = set()
+        self._replaced = ReplacedAllocations(side.placer.engine)
+        self._is_looking = self._is_placing = self._is_seeking = False
+        self._next_look_s = self._next_placing_s = self._next_seeking_s = 0.0
+        self._pause_s = 0.0
+
+    # ---- what the run tells ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._desk.start()
+        for placed in self._side.placed:
+            self._add(placed)
+        if self._side.placed:
+            self._desk.ask(lambda placer: placer.follow(self._side.placed), lambda _: None, self._is_away)
+        self._kit.loop.add_timed(self)
+
+    def call(self, parcels: Sequence[Parcel]) -> None:
+        for parcel in parcels:
+            self._parcels[parcel.uuid] = parcel
+            self._waiting.add(parcel.uuid)
+        self._next_placing_s = min(self._next_placing_s, time.monotonic() + self._pause_s)
+
+    def follow(self, parcels: Sequence[Parcel]) -> None:
+        self.call(parcels)
+
+    def is_now(self, uuid: str, status: Status) -> None:
+        parcel = self._parcels.get(uuid)
+        if parcel is None:
+            return
+        if status is Status.QUEUED:
+            self._waiting.add(uuid)  # once more: its worker was lost, or gave it back
+            return
+        if status.is_final and uuid in self._waiting and self._may_be_expected(uuid, status):
+            self.withdraw(uuid)
+        self._waiting.discard(uuid)
+        self._whys.pop(uuid, None)
+        self._in_vain.forget(uuid)
+        self._places.has_begun(uuid, parcel.queue)
+        if status.is_final:
+            self._forget(uuid)
+
+    def began_in(self, uuid: str, job_id: str) -> None:
+        """Where a job runs: the record of one that its worker gave back does not say it any more."""
+        if uuid in self._parcels:
+            self._began_in[uuid] = job_id
+
+    def _may_be_expected(self, uuid: str, status: Status) -> bool:
+        """At a place, still: it ended by somebody who does not know of that, or it has another one."""
+        return status in _WITHOUT_A_PLACE or self._places.has_several(uuid)
+
+    def _forget(self, uuid: str) -> None:
+        self._parcels.pop(uuid, None)
+        self._began_in.pop(uuid, None)
+        self._waiting.discard(uuid)
+        self._placed_at_s.pop(uuid, None)
+        self._in_vain.forget(uuid)
+
+    def remind(self) -> None:
+        pass  # it looks by itself
+
+    def withdraw(self, uuid: str) -> None:
+        if uuid in self._parcels:
+            self._desk.ask(lambda placer: placer.withdraw([uuid]), lambda _: None, self._is_away)
+
+    def ask_for_nodes(self, action: int) -> None:
+        self._desk.ask(
+            lambda placer: placer.ask_for_nodes(action),
+            partial(self._has_placed, ()),
+            lambda error: self._no_nodes(action, error),
+        )
+
+    def _no_nodes(self, action: int, error: JoblensError) -> None:
+        if isinstance(error, PlanError):
+            self._telling.warn(f"action {action + 1}: {error}")
+            return
+        self._is_away(error)
+        self._kit.loop.call(lambda: self.ask_for_nodes(action))
+
+    def close(self, *, is_over: bool) -> None:
+        self._kit.loop.remove_timed(self)
+        self._desk.close(is_over=is_over)
+        if is_over:
+            self._note_ended(self._places.live, "closed")
+
+    def wait(self) -> None:
+        self._desk.wait()
+
+    # ---- timed -----------------------------------------------------------------------------------------
+
+    def next_wake_s(self) -> float | None:
+        due = []
+        if self._waiting and not self._is_placing:
+            due.append(self._next_placing_s)
+        if self._parcels and not self._is_looking:
+            due.append(self._next_look_s)
+        if self._parcels and not self._is_seeking:
+            due.append(self._next_seeking_s)
+        if self._parcels and (replacing_s := self._replaced.due_at_s()) is not None:
+            due.append(replacing_s)
+        return min(due, default=None)
+
+    def wake(self) -> None:
+        now_s = time.monotonic()
+        if self._waiting and not self._is_placing and now_s >= self._next_placing_s:
+            self._next_placing_s = now_s + _LOOK_SOON_S
+            self._place(self._uncovered(now_s))
+        if self._parcels and not self._is_looking and now_s >= self._next_look_s:
+            self._is_looking = True
+            busy = frozenset(parcel.queue for parcel in self._parcels.values())
+            self._desk.ask(partial(_look, busy), self._take_news, self._could_not_look)
+        if self._parcels and not self._is_seeking and now_s >= self._next_seeking_s:
+            self._seek(now_s)
+        if self._parcels:
+            self._replace_lost(now_s)
+
+    def _seek(self, now_s: float) -> None:
+        """Tickets whose workers are gone without the cluster having said so."""
+        self._is_seeking = True
+        self._next_seeking_s = now_s + min(_LOST_EVERY_S, self._side.lease_s / 4)
+        own = frozenset(self._parcels)
+        self._store.ask(
+            partial(self._lost.take_back_expired, own), self._has_sought, lambda: self._has_sought(0)
+        )
+
+    def _has_sought(self, count: int) -> None:
+        self._is_seeking = False
+        if count:
+            self._telling.has_taken_back()
+
+    # ---- placing ---------------------------------------------------------------------------------------
+
+    def _uncovered(self, now_s: float) -> list[Parcel]:
+        """Those that wait, for which there is no place, and which the cluster was not just given."""
+        return [
+            self._parcels[uuid]
+            for uuid in self._waiting
+            if uuid not in self._in_hand
+            and not self._places.are_for(uuid, self._parcels[uuid].queue)
+            and now_s - self._placed_at_s.get(uuid, -_UNCOVERED_S) >= _UNCOVERED_S
+        ]
+
+    def _place(self, parcels: Sequence[Parcel]) -> None:
+        if not parcels:
+            return
+        self._is_placing = True
+        self._in_hand |= {parcel.uuid for parcel in parcels}
+        self._desk.ask(
+            lambda placer: placer.place(parcels),
+            partial(self._has_placed, parcels),
+            partial(self._could_not_place, parcels),
+        )
+
+    def _has_placed(self, parcels: Sequence[Parcel], placed: Sequence[Placed]) -> None:
+        self._is_there()
+        now_s = time.monotonic()
+        self._no_longer_in_hand(parcels)
+        for parcel in parcels:
+            self._placed_at_s[parcel.uuid] = now_s
+        for one in placed:
+            self._add(one)
+        if placed:
+            self._telling.note(WorkPlaced(tuple(placed)))
+        self._next_look_s = min(self._next_look_s, now_s + _LOOK_SOON_S)
+
+    def _add(self, placed: Placed) -> None:
+        self._places.add(placed)
+        self._replaced.added(placed, self._places.serving(placed.queue))
+
+    def _replace_lost(self, now_s: float) -> None:
+        """Allocations that ended while jobs are left."""
+        placer = self._side.placer
+        waiting = Counter(self._parcels[uuid].queue for uuid in self._waiting)
+        for one in self._replaced.due(waiting, self._places.serving, now_s):
+            self._telling.warn(one.message)
+            if one.count and isinstance(placer, ReplacesAllocations):
+                self._desk.ask(
+                    partial(_more_allocations, one.queue, one.count),
+                    partial(self._has_placed, ()),
+                    self._is_away,
+                )
+
+    def _no_longer_in_hand(self, parcels: Sequence[Parcel]) -> None:
+        if parcels:
+            self._is_placing = False
+        self._in_hand -= {parcel.uuid for parcel in parcels}
+
+    def _could_not_place(self, parcels: Sequence[Parcel], error: JoblensError) -> None:
+        self._no_longer_in_hand(parcels)
+        if not isinstance(error, InputError):
+            self._is_away(error)
+            return
+        if not isinstance(error, PlanError):
+            self._cannot_be(parcels, error)
+            return
+        kinds: dict[tuple[object, ...], list[Parcel]] = {}
+        for parcel in parcels:
+            kinds.setdefault((parcel.requirements, parcel.scheduler, parcel.spec_job), []).append(parcel)
+        if len(kinds) == 1:
+            self._cannot_be(parcels, error)
+            return
+        for alike in kinds.values():  # only one of them may be at fault
+            self._place(alike)
+
+    def _cannot_be(self, parcels: Sequence[Parcel], error: JoblensError) -> None:
+        self._telling.cannot_be([parcel.uuid for parcel in parcels], str(error))
+        now_s = time.monotonic()
+        self._placed_at_s.update((parcel.uuid, now_s) for parcel in parcels)
+
+    def _is_away(self, error: JoblensError) -> None:
+        self._pause_s = min(_PAUSE_LONGEST_S, self._pause_s * 2 or _PAUSE_FIRST_S)
+        self._next_placing_s = time.monotonic() + self._pause_s
+        if str(error) not in self._told:
+            self._told.add(str(error))
+            self._telling.warn(f"{error}; jobs wait, and the cluster is asked again")
+
+    def _is_there(self) -> None:
+        self._pause_s = 0.0
+        self._told.clear()
+
+    # ---- what the cluster says -------------------------------------------------------------------------
+
+    def _could_not_look(self, error: JoblensError) -> None:
+        self._is_looking = False
+        if isinstance(error, InputError):  # asking again does not help
+            self._cannot_be([self._parcels[uuid] for uuid in self._waiting], error)
+        else:
+            self._is_away(error)
+        self._next_look_s = time.monotonic() + max(_LOOK_LATE_S, self._pause_s)
+
+    def _take_news(self, answer: tuple[Sequence[PlaceNews], Room | None]) -> None:
+        self._is_looking = False
+        news, room = answer
+        if room is not None:
+            self._telling.room(room)
+        whys: dict[str, str] = {}
+        in_vain: list[tuple[PlaceNews, list[str]]] = []
+        ended: dict[tuple[str, bool], list[str]] = {}
+        for one in news:
+            if one.state in (PlaceState.ENDED, PlaceState.GONE):
+                if one.job_id in self._places.live:
+                    ended.setdefault((one.word, self._is_gone(one)), []).append(one.job_id)
+                in_vain.append((one, self._has_ended(one)))
+            elif one.state is PlaceState.WAITING:
+                whys.update(self._tell_why(one))
+            else:
+                self._replaced.runs(one.job_id, time.monotonic())
+                self._whys.pop(one.job_id, None)
+        for (word, is_gone), job_ids in ended.items():
+            self._note_ended(job_ids, word, is_gone=is_gone)
+        self._tell_of(in_vain)
+        if whys:
+            self._telling.note(PlacesWait(whys))
+            for line in self._tells_why.lines(self._labelled(whys)):
+                self._telling.say(line)
+        for line in self._tells_why.nothing_waits() if not self._whys else ():
+            self._telling.say(line)
+        self._next_look_s = time.monotonic() + (_LOOK_SOON_S if news else _LOOK_LATE_S)
+
+    def _is_gone(self, news: PlaceNews) -> bool:
+        """An allocation that failed after its job had ended ended with the exit code of the job."""
+        return news.state is PlaceState.GONE and not (
+            news.uuids and not any(uuid in self._parcels for uuid in news.uuids)
+        )
+
+    def _tell_why(self, news: PlaceNews) -> dict[str, str]:
+        """-> what is new of it"""
+        why = news.reason
+        placed = self._places.live.get(news.job_id)
+        if placed is None or not why or self._whys.get(news.job_id) == why:
+            return {}
+        self._whys[news.job_id] = why
+        place = PlaceOfJob(
+            engine=self._side.placer.engine,
+            job_id="" if news.job_id in self._parcels else news.job_id,  # one that the cluster knows
+            why=why,
+            is_shared=not placed.uuids,
+        )
+        text = place.in_words()
+        for uuid in self._waiting_for(placed):
+            self._telling.waits(uuid, text)
+        return {news.job_id: why}
+
+    def _waiting_for(self, placed: Placed) -> list[str]:
+        return self._places.waiting_for(placed, self._waiting, lambda uuid: self._parcels[uuid].queue)
+
+    def _labelled(self, whys: Mapping[str, str]) -> dict[str, str]:
+        """Where the cluster has no names for places they have those of their jobs."""
+        parcels = self._parcels
+        return {parcels[one].name if one in parcels else one: why for one, why in whys.items()}
+
+    def _has_ended(self, news: PlaceNews) -> list[str]:
+        """-> the jobs that waited for it in vain"""
+        was_used = self._places.was_used(news.job_id)
+        placed = self._places.remove(news.job_id)
+        self._whys.pop(news.job_id, None)
+        if placed is not None:
+            self._replaced.ended(placed, news, time.monotonic())
+        named = frozenset(news.uuids or (placed.uuids if placed is not None else ()))
+        if news.ending is not None:
+            self._end_with_place(news.job_id, news.ending, named)
+        if news.state is PlaceState.GONE:
+            own = frozenset(self._parcels)
+            self._store.ask(
+                partial(self._lost.take_back_of_place, news.job_id, named, own),
+                self._has_sought_place,
+                lambda: None,  # by their leases, then
+            )
+        for uuid in named & self._waiting if news.ending is None else ():
+            self._placed_at_s.pop(uuid, None)
+        self._next_placing_s = min(self._next_placing_s, time.monotonic() + self._pause_s)
+        if placed is None or was_used or (not placed.uuids and self._places.serving(placed.queue)):
+            return []  # others serve the same jobs
+        return [uuid for uuid in self._waiting_for(placed) if news.ending is None or uuid not in named]
+
+    def _end_with_place(self, job_id: str, ending: PlaceEnding, named: Collection[str]) -> None:
+        """Ends the job of an allocation of its own, and those that had begun in a shared one. Comes before
+        tickets are taken back: the store is asked in order."""
+        began = {uuid for uuid, place in self._began_in.items() if place == job_id}
+        uuids = (set(named) or began) & self._parcels.keys()
+        now_s = time.monotonic()
+        self._placed_at_s.update((uuid, now_s) for uuid in uuids)  # none is placed again meanwhile
+        if not named:
+            count = f"{len(uuids)} job{'' if len(uuids) == 1 else 's'}"
+            self._telling.warn(
+                f"allocation {job_id} was {ending.text}: {count} that ran there ended with it,"
+                " jobs that had not begun go elsewhere"
+            )
+        self._telling.ended_with_place(uuids, job_id, ending)
+
+    def _note_ended(self, job_ids: Collection[str], word: str, *, is_gone: bool = False) -> None:
+        """In one event: at Ray every job has a place of its own."""
+        if job_ids:
+            first, *others = job_ids
+            self._telling.note(PlaceEnded(first, word, is_gone, tuple(others)))
+
+    def _has_sought_place(self, count: int) -> None:
+        if count:
+            self._telling.has_taken_back()
+
+    def _tell_of(self, in_vain: Sequence[tuple[PlaceNews, Sequence[str]]]) -> None:
+        for one in self._in_vain.count(in_vain):
+            if one.warning:
+                self._telling.warn(one.warning)
+            if one.hopeless:
+                self._telling.cannot_be(one.hopeless, one.why)
+                now_s = time.monotonic()
+                self._placed_at_s.update((uuid, now_s) for uuid in one.hopeless)
+
+
+def _more_allocations(queue: str, count: int, placer: Placer) -> list[Placed]:
+    assert isinstance(placer, ReplacesAllocations)
+    return placer.more_allocations(queue, count)
+
+
+def _look(busy: Collection[str], placer: Placer) -> tuple[Sequence[PlaceNews], Room | None]:
+    if isinstance(placer, SparesPlaces):
+        placer.are_busy(busy)
+    return placer.look(), placer.room()

@@ -1,0 +1,436 @@
+"""The attempts of a run that workers carry out: each becomes a job with a ticket in the store, and its end is
+learned from there. The driver of the run may die at any moment: workers go on, and the next driver follows
+what they hold."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.agent.attempts.preparation import RUN_ATTEMPT_VARIABLES, PreparedAttempt
+from joblens.agent.attempts.reports import QueueReports
+from joblens.agent.clusters.calling import CallingByLabel, Ringing, RunCalling, WorkerCall
+from joblens.agent.clusters.lost_tickets import held_in_place
+from joblens.agent.clusters.placement import ClusterSide, RunPlacing, Telling
+from joblens.agent.measuring.outcome import not_started
+from joblens.agent.queue.endings import cut_off_with_place
+from joblens.agent.queue.store_client import TicketDesk
+from joblens.agent.session.context import ALL_JOBS, Kit
+from joblens.analysis.findings.codes import Code
+from joblens.model.clusters.placing import Parcel, PlaceEnding, Room
+from joblens.model.delivery import FormerWorker, Order, RetryLost, Ticket, WorkerActions, WorkerInfo
+from joblens.model.errors import LaunchError
+from joblens.model.jobs.job import Attempt, Job, Record, Status
+from joblens.model.redaction.secrets import NO_SECRETS
+from joblens.model.runs.plan import PlannedJob
+from joblens.model.runs.run import JobCancelled, RunFact
+from joblens.model.values.labels import queue_and_label, route_of, unserved_words
+from joblens.model.writes import CancelAsked, JobEnded, JobQueued, TicketMade, Write
+from joblens.ports.deliveries import Deliveries
+from joblens.ports.store import Store
+
+_SOONEST_S, _LATEST_S = 0.02, 0.2  # between looks: soon after something has ended, else seldom
+_LOOK_SHARE = 0.05  # of the time, at most, while it has to look often
+_REMIND_EVERY_S = 2.0
+_MOST_NAMES = 5  # of jobs in a line
+_CANCELLED = "cancelled"
+_END_LEASE_S = 60.0  # while a job that can have no place is ended
+
+
+class QueueStore(Store, Deliveries, Protocol):
+    """Every store is both."""
+
+
+class QueueSide(Struct, frozen=True, kw_only=True):
+    """What a run on a queue has beside the others."""
+
+    store: QueueStore
+    call: WorkerCall | ClusterSide  # who tells workers, or the cluster that starts them
+    queue_of: Callable[[PlannedJob], str]
+    retry_lost: RetryLost
+    most_deliveries: int
+    warn: Callable[[str], None]
+    own_labels: frozenset[str] = frozenset()  # of jobs that workers without a label run as well
+    served: Callable[[Deliveries], frozenset[str]] | None = None  # routes that workers of now take jobs from
+    call_labelled: WorkerCall | None = None  # on a cluster: who tells workers with a label
+    # CPUs and memory that its workers have together now; None: there are no workers. A cluster has its room.
+    offer: Callable[[Deliveries], tuple[float, int] | None] | None = None
+
+
+class RunTickets:
+    """All on the loop; the store and those who ring have a thread each."""
+
+    def __init__(
+        self,
+        kit: Kit,
+        side: QueueSide,
+        reports: QueueReports,
+        *,
+        common_env: dict[str, str],
+        worker_actions: WorkerActions | None,
+        user: str,
+        note: Callable[[str], None],
+        note_fact: Callable[[RunFact], None],
+    ) -> None:
+        self._worker_actions = worker_actions
+        self._kit = kit
+        self._side = side
+        self._reports = reports
+        self._common_env = common_env
+        self._user = user
+        owner = kit.owner
+        self._me = WorkerInfo(
+            name=f"driver-{owner.host}-{owner.pid}",
+            host=owner.host,
+            pid=owner.pid,
+            user=user,
+            queues=(),
+            concurrency=0,
+            any_user=True,
+        )
+        self._desk = TicketDesk(side.store, kit.loop, note)
+        self._say = note
+        self._note_fact = note_fact
+        self._placing: RunPlacing | None = None  # on a cluster
+        self._calling = self._make_calling(note_fact)
+        self._bundle: list[tuple[Job, Ticket, Parcel]] = []
+        self._held: dict[str, Status] = {}  # jobs that have not ended, as they were last seen
+        self._ending: set[str] = set()  # of them, those that this run wants to end
+        self._lost_attempts: Counter[int] = Counter()  # with their workers, of each job of the plan
+        self._told_lost: set[str] = set()  # jobs under way of which it was told that their worker was lost
+        self._labelled: dict[str, str] = {}  # jobs for workers with a label, and the route of each
+        self._unserved: set[str] = set()  # routes that no worker serves, as was told
+        self._is_asking = False
+        self._pause_s = _SOONEST_S
+        self._next_look_s = 0.0
+        self._next_reminder_s = 0.0
+        self._has_begun = False
+
+    def _make_calling(self, note_fact: Callable[[RunFact], None]) -> RunCalling:
+        side, loop = self._side, self._kit.loop
+        if not isinstance(side.call, ClusterSide):
+            return Ringing(side.call, lambda text: loop.call(lambda: side.warn(text)))
+        telling = Telling(
+            warn=side.warn,
+            say=self._say,
+            note=note_fact,
+            room=self._take_room,
+            waits=self._reports.waits,
+            has_taken_back=self._look_soon,
+            cannot_be=self._cannot_be,
+            ended_with_place=self._ended_with_place,
+        )
+        placing = self._placing = RunPlacing(self._kit, side.call, self._desk, telling)
+        if side.call_labelled is None:
+            return placing
+        return CallingByLabel(
+            placing, Ringing(side.call_labelled, lambda text: loop.call(lambda: side.warn(text)))
+        )
+
+    def start(self, attempt: PreparedAttempt, planned: PlannedJob) -> None:
+        """It goes with the next `flush`."""
+        label = "" if planned.label in self._side.own_labels else planned.label
+        queue = route_of(self._side.queue_of(planned), label)
+        written = {name: value for name, value in attempt.job.env.items() if name in attempt.env}
+        env = dict(attempt.env)
+        if attempt.job.container is None:
+            env = {**self._common_env, **env}
+        lost = self._lost_attempts.get(_place(attempt.job), 0)
+        env |= {name: str(int(env[name]) + lost) for name in RUN_ATTEMPT_VARIABLES if lost and name in env}
+        # It belongs to whoever holds its ticket, and has that one's environment.
+        job = replace(attempt.job, queue=queue, created_by=None, env=written)
+        ticket = Ticket(
+            uuid=job.uuid,
+            queue=queue,
+            label=label,
+            order=Order(
+                argv=attempt.argv,
+                env=env,
+                cwd=job.cwd,
+                folder=attempt.folder,
+                streams=attempt.streams,
+                secrets=self._kit.secrets.get(ALL_JOBS, NO_SECRETS).shown,
+                worker_actions=self._worker_actions,
+            ),
+            retry_lost=planned.retry_lost or self._side.retry_lost,
+            most_deliveries=self._side.most_deliveries,
+        )
+        self._held[job.uuid] = Status.QUEUED
+        if label:
+            self._labelled[job.uuid] = queue
+        self._bundle.append((job, ticket, _parcel(job, planned)))
+
+    def follow(self, records: Sequence[Record], jobs: Sequence[PlannedJob]) -> None:
+        """What an earlier driver had queued and has not ended, and which jobs of the plan these are."""
+        self._begin()
+        for record in records:
+            self._held[record.job.uuid] = record.status
+            if queue_and_label(record.job.queue)[1]:
+                self._labelled[record.job.uuid] = record.job.queue
+        self._calling.follow([_parcel(one.job, planned) for one, planned in zip(records, jobs, strict=True)])
+        for record in records:
+            self._note_where(record)
+            self._calling.is_now(record.job.uuid, record.status)
+
+    def flush(self) -> None:
+        if not self._bundle:
+            return
+        self._begin()
+        bundle, self._bundle = self._bundle, []
+        writes: list[Write] = [
+            write for job, ticket, _ in bundle for write in (JobQueued(job), TicketMade(ticket))
+        ]
+        self._queue(writes, [parcel for _, _, parcel in bundle])
+
+    def _begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._desk.start()
+            self._calling.start()
+            self._kit.loop.add_timed(self)
+
+    def _queue(self, writes: Sequence[Write], parcels: Sequence[Parcel]) -> None:
+        """A store that is away is asked until it is back; writing twice changes nothing."""
+
+        def then(_done: None) -> None:
+            self._calling.call([one for one in parcels if one.uuid in self._held])
+            self._look_soon()
+
+        self._desk.ask(lambda _: self._side.store.apply(writes), then, lambda: self._queue(writes, parcels))
+
+    # ---- how they stand ------------------------------------------------------------------------------
+
+    def next_wake_s(self) -> float | None:
+        return self._next_look_s if self._held and not self._is_asking else None
+
+    def wake(self) -> None:
+        now_s = time.monotonic()
+        if not self._held or self._is_asking or now_s < self._next_look_s:
+            return
+        if now_s >= self._next_reminder_s:
+            self._next_reminder_s = now_s + _REMIND_EVERY_S
+            self._calling.remind()
+            if self._side.offer is not None:
+                self._desk.ask(self._side.offer, self._take_offer, lambda: None)
+            if self._side.served is not None and self._labelled:
+                self._desk.ask(self._side.served, self._take_served, lambda: None)
+        self._is_asking = True
+        before = dict(self._held)
+        self._desk.ask(lambda _: _changed(self._side.store, before), self._take_news, self._look_later)
+
+    def _take_offer(self, together: tuple[float, int] | None) -> None:
+        """Workers that came while it runs."""
+        if together is not None:
+            self._reports.offered(*together)
+
+    def _take_served(self, routes: frozenset[str]) -> None:
+        """Tells of labels that no worker serves while jobs wait for one, once until one does."""
+        waiting: dict[str, list[str]] = {}
+        for uuid, route in self._labelled.items():
+            if self._held.get(uuid) is Status.QUEUED and route not in routes:
+                waiting.setdefault(route, []).append(uuid)
+        for route in sorted(waiting.keys() - self._unserved):
+            self._side.warn(unserved_words(route, len(waiting[route])))
+        for route, uuids in waiting.items():
+            label = queue_and_label(route)[1]
+            for uuid in uuids:
+                self._reports.waits(uuid, f"waits for a worker with the label '{label}'")
+        self._unserved = set(waiting)
+
+    def _take_room(self, room: Room) -> None:
+        self._reports.offered(float(room.places or 0), room.memory_bytes or 0)
+
+    def _take_news(self, news: tuple[list[Record], dict[str, FormerWorker], float]) -> None:
+        self._is_asking = False
+        records, former_workers, asked_s = news
+        self._tell_of_lost(records, former_workers)
+        for record in records:
+            self._take(record)
+        soonest_s = min(_LATEST_S, max(_SOONEST_S, asked_s / _LOOK_SHARE))
+        if records:
+            self._pause_s = soonest_s
+        else:
+            self._pause_s = min(_LATEST_S, max(soonest_s, self._pause_s * 1.5))
+        self._next_look_s = time.monotonic() + self._pause_s
+
+    def _tell_of_lost(self, records: Sequence[Record], former: Mapping[str, FormerWorker]) -> None:
+        """One line for each worker that did not finish its jobs, however many these are."""
+        names: dict[FormerWorker, list[str]] = {}
+        for record in records:
+            uuid, attempt = record.job.uuid, record.attempt
+            if uuid in former and self._held.get(uuid) is not Status.QUEUED:
+                self._told_lost.add(uuid)
+                names.setdefault(former[uuid], []).append(record.job.name)
+            elif attempt is not None and record.outcome is not None and uuid in self._held:
+                self._lost_attempts[_place(record.job)] += attempt.number - 1
+                was_told = uuid in self._told_lost
+                self._told_lost.discard(uuid)
+                for finding in record.outcome.findings:
+                    if finding.code == Code.TAKEN_UP_AGAIN and not was_told:
+                        self._side.warn(f"{record.job.name}: {finding.text}")
+        for worker, jobs in names.items():
+            shown = ", ".join(jobs[:_MOST_NAMES]) + (", …" if len(jobs) > _MOST_NAMES else "")
+            again = "is" if len(jobs) == 1 else "are"
+            how = "had to stop" if worker.gave_back else "was lost"
+            where = "" if worker.host in worker.name else f" on {worker.host}"
+            self._side.warn(f"worker {worker.name}{where} {how}: {shown} {again} queued again")
+
+    def _take(self, record: Record) -> None:
+        uuid = record.job.uuid
+        if uuid not in self._held:
+            return
+        began_before = self._held[uuid] is not Status.QUEUED
+        self._held[uuid] = record.status
+        attempt, outcome = record.attempt, record.outcome
+        self._note_where(record)
+        self._calling.is_now(uuid, record.status)
+        if outcome is None or not record.status.is_final:
+            if attempt is not None and record.status is Status.RUNNING and not began_before:
+                self._began(record, attempt)
+            return
+        del self._held[uuid]
+        self._labelled.pop(uuid, None)
+        is_ours = uuid in self._ending
+        self._ending.discard(uuid)
+        if attempt is None and record.status is Status.CANCELLED and is_ours:
+            self._reports.withdrawn(uuid)
+        else:
+            if attempt is not None and not began_before:
+                self._began(record, attempt)
+            if attempt is None and record.status is Status.CANCELLED:
+                # The job was taken out of the queue without asking the run. Resume leaves it alone, too.
+                self._note_fact(JobCancelled(_place(record.job), self._user))
+                outcome = replace(outcome, reason=_CANCELLED)
+            self._reports.ended(uuid, outcome)
+        self._reports.recorded(record)
+
+    def _note_where(self, record: Record) -> None:
+        """A job ends with the allocation where it began, should that be cancelled."""
+        attempt = record.attempt
+        if attempt is not None and attempt.placement is not None and self._placing is not None:
+            self._placing.began_in(record.job.uuid, attempt.placement.job_id)
+
+    def _began(self, record: Record, attempt: Attempt) -> None:
+        lost = self._lost_attempts.get(_place(record.job), 0)
+        if not record.status.is_final:
+            lost += attempt.number - 1
+        self._reports.began(record.job.uuid, attempt.started_at_us, lost)
+
+    def _look_soon(self) -> None:
+        self._pause_s = _SOONEST_S
+        self._next_look_s = min(self._next_look_s, time.monotonic() + _SOONEST_S)
+
+    def _look_later(self) -> None:
+        self._is_asking = False
+        self._next_look_s = time.monotonic() + _LATEST_S
+
+    # ---- ending --------------------------------------------------------------------------------------
+
+    def holds(self, uuid: str) -> bool:
+        return uuid in self._held
+
+    def end(self, uuid: str, *, at_once: bool) -> None:
+        """One that waits ends now, one that a worker has is asked to."""
+        self.flush()
+        self._ending.add(uuid)
+
+        def ask(_deliveries: Deliveries) -> None:
+            store = self._side.store
+            if not store.withdraw(uuid):
+                store.apply([CancelAsked(uuid, self._kit.clock.now_us(), self._user)])
+
+        def then(_done: None) -> None:
+            self._calling.withdraw(uuid)
+            self._look_soon()
+
+        self._desk.ask(ask, then, lambda: self.end(uuid, at_once=at_once))
+
+    def _cannot_be(self, uuids: Sequence[str], why: str) -> None:
+        """Nobody will ever come for them: they end here, as jobs that could not be started."""
+        now_us = self._kit.clock.now_us()
+
+        def end(deliveries: Deliveries) -> None:
+            claims = deliveries.claim(self._me, list(uuids), _END_LEASE_S)
+            self._side.store.apply(
+                [
+                    JobEnded(one.job.uuid, not_started(one.job, LaunchError(why), now_us), one.fence)
+                    for one in claims
+                ]
+            )
+
+        self._desk.ask(end, lambda _: self._look_soon(), lambda: self._cannot_be(uuids, why))
+
+    def _ended_with_place(self, uuids: Collection[str], job_id: str, ending: PlaceEnding) -> None:
+        """Their worker could not write how they ended, or gave them back. What it has written stays."""
+        now_us = self._kit.clock.now_us()
+
+        def end(deliveries: Deliveries) -> None:
+            held = held_in_place(deliveries, uuids, job_id)
+            fences = {one.uuid: (one.fence, one.attempt) for one in held}
+            waiting = [uuid for uuid in uuids if uuid not in fences]
+            claims = deliveries.claim(self._me, waiting, _END_LEASE_S) if waiting else []
+            fences |= {one.job.uuid: (one.fence, None) for one in claims}
+            store = self._side.store
+            jobs = {uuid: store.find(uuid).job for uuid in fences}
+            store.apply(
+                [
+                    JobEnded(uuid, cut_off_with_place(jobs[uuid], attempt, ending, now_us), fence)
+                    for uuid, (fence, attempt) in fences.items()
+                ]
+            )
+
+        def again() -> None:
+            self._ended_with_place(uuids, job_id, ending)
+
+        self._desk.ask(end, lambda _: self._look_soon(), again)
+
+    def ask_for_nodes(self, action: int) -> None:
+        self._begin()
+        self._calling.ask_for_nodes(action)
+
+    def close(self, *, is_over: bool) -> None:
+        """What workers hold goes on, unless nothing is left of the run."""
+        if self._has_begun:
+            self._kit.loop.remove_timed(self)
+            self._calling.close(is_over=is_over and not self._held)
+            self._desk.close()
+            self._has_begun = False
+
+    def wait(self) -> None:
+        self._calling.wait()
+
+
+def _changed(
+    store: QueueStore, before: dict[str, Status]
+) -> tuple[list[Record], dict[str, FormerWorker], float]:
+    """Records of those that stand differently, who did not finish those that wait again, and how long it took
+    to learn which these are. Unknown ones are not in the store yet."""
+    began_s = time.monotonic()
+    states = store.states(list(before))
+    asked_s = time.monotonic() - began_s
+    changed = [uuid for uuid, status in states.items() if status is not before[uuid]]
+    again = [uuid for uuid in changed if states[uuid] is Status.QUEUED]
+    former = store.former_workers(again) if again else {}
+    if former:
+        hosts = {worker.name: worker.host for worker in store.workers()}
+        former = {uuid: replace(one, host=hosts.get(one.name, "")) for uuid, one in former.items()}
+    return [store.find(uuid) for uuid in changed], former, asked_s
+
+
+def _parcel(job: Job, planned: PlannedJob) -> Parcel:
+    return Parcel(
+        uuid=job.uuid,
+        queue=job.queue,
+        name=job.name,
+        requirements=job.requirements,
+        spec_job=planned.spec_job,
+        scheduler=planned.scheduler,
+        priority=planned.priority,
+    )
+
+
+def _place(job: Job) -> int:
+    return -1 if job.run is None else job.run.index

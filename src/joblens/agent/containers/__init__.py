@@ -1,0 +1,1 @@
+"""Jobs in containers, and containers that others started."""

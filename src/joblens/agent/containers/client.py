@@ -1,0 +1,247 @@
+"""The main process of a job that runs in a container: has the engine make the container, carries its streams,
+hands signals on, waits for its end, takes it away, and ends as it ended. A program of its own, outside of the
+job's control groups: `python -m joblens.agent.containers.client COMMAND…`, its order in the environment.
+
+An engine may stop answering at any moment. Every question has a time limit, and the container's first process
+is also watched through the kernel, so that the job's end never hangs on the engine."""
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+from typing import NoReturn
+
+from joblens.agent.containers.making import REMOVE_S, JobContainer, Refused
+from joblens.agent.containers.order import ContainerOrder, container_env, order_from
+from joblens.agent.containers.refusal import REFUSED
+from joblens.agent.containers.signals import GIVE_UP, HANDED_ON, interrupts_by_key, is_deadly
+from joblens.model.errors import ContainerError
+
+_ENGINE_PATIENCE_S = 5.0  # between the container's end and the engine's word about it
+_LAST_OUTPUT_S = 2.0  # between that and the end of its output
+_KILL_S = 5.0
+_LAST_TRY_S = 1.0
+_INTERRUPT_KEY = b"\x03"
+
+
+class Abandoned(Exception):
+    """A signal that ends the job came while the container was being made."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Client:
+    def __init__(self, order: ContainerOrder, argv: list[str], env: dict[str, str]) -> None:
+        self._container = JobContainer(order, argv, env)
+        self._is_starting = True
+        self._came: list[int] = []  # signals that were not looked at yet
+        self._died_of: int | None = None  # what a program outside of a container would have died of
+        self._handed_on: set[int] = set()
+        self._gives_up_at_s: float | None = None  # told to end, whatever the engine does
+        self._exit_code: int | None = None
+        self._wait_failure = ""
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+
+    def run(self) -> NoReturn:
+        self._take_signals()
+        try:
+            self._container.make()
+            self._is_starting = False
+            self._container.look_at_started()
+        except Abandoned as abandoned:
+            self._container.take_away()
+            self._leave(128 + abandoned.number, abandoned.number)
+        except (Refused, ContainerError) as refusal:
+            self._is_starting = False
+            self._container.take_away()
+            self._refuse(refusal)
+        if self._container.ended_pidfd < 0:
+            self._ask_for_the_end()
+        self._serve()
+        self._container.streams.close()
+        self._end()
+
+    # ---- start -------------------------------------------------------------------------------------
+
+    def _refuse(self, refusal: Refused | ContainerError) -> NoReturn:
+        hint = f"\n  {refusal.hint}" if refusal.hint else ""
+        os.write(2, f"joblens: error: {refusal}{hint}\n".encode(errors="replace"))
+        code = refusal.code if isinstance(refusal, Refused) else REFUSED
+        told = f"{refusal}; {refusal.hint}" if refusal.hint else str(refusal)
+        self._container.noted(refusal=told)
+        self._leave(code)
+
+    # ---- while it runs -----------------------------------------------------------------------------
+
+    def _ask_for_the_end(self) -> None:
+        """Where the kernel tells when it has ended, not before: some engines look all the time while they
+        are asked, which costs more than many a job."""
+        threading.Thread(target=self._wait, daemon=True).start()
+
+    def _wait(self) -> None:
+        """On a thread of its own: the engine answers when the container has ended, or never."""
+        try:
+            self._exit_code = self._container.api.wait(self._container.note.id)
+        except (ContainerError, KeyError, TypeError, ValueError) as error:
+            self._wait_failure = str(error) or type(error).__name__
+        os.write(self._wake_write, b"w")
+
+    def _serve(self) -> None:
+        """Until the container has ended and all it printed is shown, or nobody will tell any more."""
+        streams = self._container.streams
+        give_up_s: float | None = None
+        has_answered = False
+        while True:
+            ready = self._poll(give_up_s)
+            if self._container.ended_pidfd >= 0 and self._container.ended_pidfd in ready:
+                self._first_process_ended()
+                give_up_s = time.monotonic() + _ENGINE_PATIENCE_S
+            typed = streams.serve(ready)
+            if _INTERRUPT_KEY in typed and interrupts_by_key(self._container.note.pid):
+                self._came.append(signal.SIGINT)
+            if streams.reader_has_left and signal.SIGPIPE not in self._handed_on:
+                self._handed_on.add(signal.SIGPIPE)
+                self._came.append(signal.SIGPIPE)  # what writing would have brought the program outside
+            self._heed_signals()
+            if self._has_answered and not has_answered:
+                has_answered = True
+                give_up_s = time.monotonic() + _LAST_OUTPUT_S
+            if self._gives_up_at_s is not None:
+                give_up_s = min(give_up_s or self._gives_up_at_s, self._gives_up_at_s)
+            if has_answered and streams.engine_has_hung_up and streams.has_shown_all:
+                return
+            is_late = give_up_s is not None and time.monotonic() >= give_up_s
+            if is_late and (streams.has_shown_all or self._gives_up_at_s is not None):
+                return
+
+    @property
+    def _has_answered(self) -> bool:
+        """How it ended is known, or it has ended and nobody will say how."""
+        return self._exit_code is not None or (bool(self._wait_failure) and self._container.ended_pidfd < 0)
+
+    def _poll(self, give_up_s: float | None) -> dict[int, int]:
+        poll = select.poll()
+        poll.register(self._wake_read, select.POLLIN)
+        if self._container.ended_pidfd >= 0:
+            poll.register(self._container.ended_pidfd, select.POLLIN)
+        self._container.streams.register(poll)
+        left_s = None if give_up_s is None else max(0.0, give_up_s - time.monotonic())
+        ready = dict(poll.poll(None if left_s is None else left_s * 1000 + 1))
+        if self._wake_read in ready:
+            os.read(self._wake_read, 4096)
+        return ready
+
+    def _first_process_ended(self) -> None:
+        """At once: the engine is about to take the container's groups away."""
+        last = self._container.gauge.last_reading()
+        self._container.noted(last=last, overhead=self._container.gauge.overhead(), has_ended=True)
+        os.close(self._container.ended_pidfd)
+        self._container.ended_pidfd = -1
+        self._ask_for_the_end()
+
+    # ---- signals -----------------------------------------------------------------------------------
+
+    def _take_signals(self) -> None:
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in (*HANDED_ON, signal.SIGWINCH, GIVE_UP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        ends = number == GIVE_UP or (number in HANDED_ON and number not in (signal.SIGUSR1, signal.SIGUSR2))
+        if self._is_starting and ends:
+            self._is_starting = False
+            raise Abandoned(signal.SIGKILL if number == GIVE_UP else number)
+        self._came.append(number)
+
+    def _heed_signals(self) -> None:
+        while self._came:
+            number = self._came.pop(0)
+            if number == signal.SIGWINCH:
+                self._container.copy_size()
+            elif number == GIVE_UP:
+                self._gives_up_at_s = self._gives_up_at_s or time.monotonic() + _ENGINE_PATIENCE_S
+                self._send(signal.SIGKILL)
+            else:
+                self._hand_on(number)
+
+    def _hand_on(self, number: int) -> None:
+        """The kernel keeps from a container's first process whatever it does not handle. A program that
+        would have died of it anywhere else is to die here too."""
+        if self._container.note.pid is not None and is_deadly(number, self._container.note.pid):
+            self._died_of = number
+            self._send(signal.SIGKILL)
+        else:
+            self._handed_on.add(number)
+            self._send(number)
+
+    def _send(self, number: int) -> None:
+        """Straight to the process where that is certain to reach it, else through the engine."""
+        if number == signal.SIGKILL and self._send_directly(number):
+            return
+        try:
+            self._container.api.kill(self._container.note.id, number, timeout_s=_KILL_S)
+        except ContainerError:
+            self._send_directly(number)
+
+    def _send_directly(self, number: int) -> bool:
+        if self._container.ended_pidfd < 0:
+            return False
+        try:
+            signal.pidfd_send_signal(self._container.ended_pidfd, number)
+        except OSError:
+            return False
+        return True
+
+    # ---- end ---------------------------------------------------------------------------------------
+
+    def _end(self) -> NoReturn:
+        container, code = self._container, self._exit_code
+        if not container.note.has_ended:
+            container.noted(overhead=container.gauge.overhead(), has_ended=True)
+        try:
+            # Silent so far: it is not given much more time.
+            patience_s = _KILL_S if self._has_answered else _LAST_TRY_S
+            info = container.api.inspect(container.note.id, timeout_s=patience_s)
+            container.noted(oom_killed=info.oom_killed)
+            code = info.exit_code if code is None else code
+        except ContainerError as error:
+            self._wait_failure = self._wait_failure or str(error)
+        if code is None:
+            why = self._wait_failure or f"{container.api.engine} did not answer any more"
+            container.noted(silence=f"its exit code is not known: {why}")
+        container.take_away(REMOVE_S if code is not None else _LAST_TRY_S)
+        if code is None:
+            os.write(2, f"joblens: warning: {container.note.silence}\n".encode(errors="replace"))
+            self._leave(REFUSED)
+        self._leave(code, self._signal_behind(code))
+
+    def _signal_behind(self, code: int) -> int | None:
+        """Engines tell a signal as 128 and its number, as a shell does."""
+        if self._died_of is not None and code == 128 + signal.SIGKILL:
+            return self._died_of
+        return code - 128 if code - 128 in self._handed_on else None
+
+    def _leave(self, code: int, number: int | None = None) -> NoReturn:
+        self._container.noted()
+        if number is not None and number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+            os.kill(os.getpid(), number)
+        os._exit(code & 0xFF)
+
+
+def main() -> NoReturn:
+    order = order_from(os.environ)
+    Client(order, sys.argv[1:], container_env(os.environ)).run()
+
+
+if __name__ == "__main__":
+    main()

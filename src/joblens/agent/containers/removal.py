@@ -1,0 +1,69 @@
+"""Takes away the container of a job whose client could not, as `container_removal NOTE UUID`.
+A process of its own, because an engine may take any time to answer."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from joblens.agent.containers.job import start_removal
+from joblens.agent.containers.note import note_path, noted, read_note, remove_note, write_note
+from joblens.model.errors import ContainerError
+from joblens.probes.containers.api import connect
+from joblens.probes.containers.info import JOB_LABEL
+
+_ANSWER_S = 10.0
+_TRIES = 20  # while somebody else is at it
+_PAUSE_S = 0.1
+_TRIES_IN_ALL = 20
+_BETWEEN_TRIES_S = 60.0
+
+
+def remove_container(path: str, uuid: str) -> bool:
+    """False: the engine did not answer; the note stays for the next try."""
+    note = read_note(path)
+    if note is None or not note.engine:
+        remove_note(path)
+        return True
+    label = f"{JOB_LABEL}={uuid}"
+    try:
+        api = connect(note.engine, note.socket, timeout_s=_ANSWER_S)
+        for _ in range(_TRIES):
+            left = api.labelled(label)
+            for container_id in left:
+                api.remove(container_id)
+            if not left:
+                remove_note(path)
+                return True
+            time.sleep(_PAUSE_S)
+    except ContainerError:
+        pass
+    write_note(path, replace(note, tries=note.tries + 1))
+    return False
+
+
+def sweep_notes(spool_dir: str, is_over: Callable[[str], bool]) -> None:
+    """Tries again to take away what was left while an engine did not answer. `is_over`: the job of that
+    UUID has ended. Nobody waits for it."""
+    for uuid in noted(spool_dir):
+        path = note_path(spool_dir, uuid)
+        note = read_note(path)
+        if not is_over(uuid):
+            continue
+        if note is None or note.is_removed or not note.engine or note.tries >= _TRIES_IN_ALL:
+            remove_note(path)
+        elif note.tries == 0 or _age_s(path) > _BETWEEN_TRIES_S:
+            start_removal(path, uuid)
+
+
+def _age_s(path: str) -> float:
+    try:
+        return time.time() - os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+if __name__ == "__main__":
+    sys.exit(0 if remove_container(sys.argv[1], sys.argv[2]) else 1)

@@ -1,0 +1,273 @@
+"""Measures a container that somebody else runs, by its name: it may be started later, end, and be started
+again. The engine is asked on a thread of its own; once the container's control group is known that is read
+directly, as often as wanted."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import structs
+
+from joblens.agent.containers.readers import COUNTERS_OF_A_RUN, EngineReader, Found, OpenReader, Reader
+from joblens.agent.measuring.window_measurement import Measurement
+from joblens.agent.runtime.driver_thread import DriverThread
+from joblens.analysis.numbers.usage import mean_unreclaimable, total_usage
+from joblens.model.errors import ContainerError, ProbeError
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.sample import Sample
+from joblens.probes.containers.api import ContainerApi
+from joblens.probes.containers.counters import counters_of
+from joblens.probes.containers.info import ContainerInfo
+
+_LOOK_S = 1.0
+_FIRST_ANSWER_S = 0.25
+_MOST_KEPT = 4096
+
+
+class ContainerFinder:
+    """The Driver: asks for the container until it runs."""
+
+    name = "container engine"
+    interval_s = _LOOK_S
+
+    def __init__(self, container: str, connect: Callable[[], ContainerApi], *, sees_groups: bool) -> None:
+        self._container = container
+        self._connect = connect
+        self._sees_groups = sees_groups
+        self._api: ContainerApi | None = None
+
+    def read(self) -> Found:
+        try:
+            api = self._api or self._connect()
+            self._api = api
+            info = api.inspect(self._container)
+            if not info.is_running:
+                raise ContainerError(f"container {self._container} does not run: it is {info.status}")
+            is_seen = self._sees_groups and has_group_here(info)
+            return Found(info, {} if is_seen else counters_of(api.stats(info.id)))
+        except ContainerError as error:
+            if not error.status:
+                self._api = None  # another engine may answer next time
+            raise
+
+    def close(self) -> None:
+        self._api = None
+
+
+def has_group_here(info: ContainerInfo) -> bool:
+    """Its process number may mean another process here: engines put the id into the group's name."""
+    return bool(info.groups) and all(info.id in path for path in info.groups.values())
+
+
+class ContainerWatch:
+    """Begins at once, on a thread of its own. `open_reader(found, start_mono_ns, base)` reads a container
+    whose group is here; a base of None: take it now."""
+
+    def __init__(
+        self,
+        finder: ContainerFinder,
+        interval_s: float,
+        read_host: Callable[[], dict[str, Any]],
+        open_reader: OpenReader,
+    ) -> None:
+        self._interval_s = interval_s
+        self._read_host = read_host
+        self._open_reader = open_reader
+        self._driver: DriverThread[Found] = DriverThread(finder)
+        self._lock = threading.RLock()
+        self._started_at_us, self._started_mono_ns = time.time_ns() // 1000, time.monotonic_ns()
+        self._reader: Reader | None = None
+        self._run: tuple[str, int | None] | None = None  # the one that the reader reads
+        self._taken = 0  # number of the finder's last answer that was used …
+        self._sampled = 0  # … and of the last that became a sample
+        self._carried: dict[str, int] = {}  # counters of runs that are over
+        self._last_seen: Sample | None = None
+        self._samples: list[Sample] = []
+        self._count = 0
+        self._origins: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        self._details = Details()
+        self.info: ContainerInfo | None = None
+        self._counted_from_us: int | None = None  # this and the next: since the watch began
+        self._counted_until_us = 0
+        self._answered_us = 0  # when the engine last answered
+        self._stopped = threading.Event()
+        self._driver.use()
+        self._is_asking = True
+        self._await_answer()
+        self._take()
+        threading.Thread(target=self._work, name="joblens-container", daemon=True).start()
+
+    def problem(self) -> str:
+        """Why it could not be measured, as far as that is known."""
+        return self._driver.problem()
+
+    def was_seen(self) -> bool:
+        with self._lock:
+            return self._last_seen is not None
+
+    def peek(self) -> Measurement:
+        with self._lock:
+            self._take()
+            return self._measurement()
+
+    def end(self) -> Measurement:
+        """Takes the last sample and lets go."""
+        with self._lock:
+            if not self._stopped.is_set():
+                self._stopped.set()
+                self._take()
+                if self._has_nothing_new():
+                    self._add(self._without_container())  # how long it was
+                self._lose()
+                if self._is_asking:
+                    self._driver.leave()
+            return self._measurement()
+
+    def samples(self) -> tuple[Sample, ...]:
+        with self._lock:
+            return tuple(self._samples)
+
+    def _await_answer(self) -> None:
+        """An engine at hand answers at once: a container that runs already is then seen from the start."""
+        deadline_s = time.monotonic() + _FIRST_ANSWER_S
+        while time.monotonic() < deadline_s and self._driver.latest() is None and not self._driver.problem():
+            time.sleep(_FIRST_ANSWER_S / 50)
+
+    # -- the thread
+
+    def _work(self) -> None:
+        due_ns = self._started_mono_ns
+        interval_ns = int(self._interval_s * 1e9)
+        while True:
+            due_ns += interval_ns * max(1, -(-(time.monotonic_ns() - due_ns) // interval_ns))
+            if self._stopped.wait((due_ns - time.monotonic_ns()) / 1e9):
+                return
+            with self._lock:
+                if not self._stopped.is_set():
+                    self._take()
+
+    def _take(self) -> None:
+        self._look_for_it()
+        if not self._has_nothing_new():
+            self._add(self._sample())
+
+    def _has_nothing_new(self) -> bool:
+        """An engine tells numbers once a second: taken twice they would be a rate of 0 and then a peak."""
+        return isinstance(self._reader, EngineReader) and self._sampled == self._taken
+
+    def _add(self, sample: Sample) -> None:
+        self._count += 1
+        self._samples.append(sample)
+        if len(self._samples) >= _MOST_KEPT:
+            self._samples = self._samples[::2]
+
+    def _look_for_it(self) -> None:
+        latest = self._driver.latest()
+        if latest is None or latest.number == self._taken:
+            return
+        self._taken = latest.number
+        self._answered_us = max(0, latest.at_mono_ns - self._started_mono_ns) // 1000
+        found = latest.value
+        if self._reader is None or found.run != self._run:
+            self._lose()
+            self._open(found)
+        if isinstance(self._reader, EngineReader):
+            self._reader.probe.latest = found.counters
+
+    def _open(self, found: Found) -> None:
+        # One that was started after we were counts from nothing.
+        began_us = found.info.started_at_us
+        is_new = self._count > 0 and began_us is not None and began_us > self._started_at_us
+        base: dict[str, int] | None = {} if is_new else None
+        if self._counted_from_us is None:
+            now_us = (time.monotonic_ns() - self._started_mono_ns) // 1000
+            base_us = self._answered_us if found.counters else now_us
+            began_then_us = 0 if began_us is None else began_us - self._started_at_us
+            self._counted_from_us = min(began_then_us, base_us) if is_new else base_us
+        self.info, self._run = found.info, found.run
+        if found.counters:
+            self._reader = EngineReader(found.counters, self._started_mono_ns, self._read_host, base)
+            return
+        try:
+            self._reader = self._open_reader(found, self._started_mono_ns, base)
+        except (ProbeError, OSError):
+            return  # it has just ended
+        self._is_asking = False
+        self._driver.leave()
+
+    def _sample(self) -> Sample:
+        if self._reader is not None:
+            try:
+                return self._kept(self._reader.sample())
+            except ProbeError:
+                self._lose()
+        return self._without_container()
+
+    def _without_container(self) -> Sample:
+        now_ns = time.monotonic_ns()
+        elapsed_us = (now_ns - self._started_mono_ns) // 1000
+        return Sample(at_us=time.time_ns() // 1000, elapsed_us=elapsed_us, **self._host())
+
+    def _host(self) -> dict[str, Any]:
+        try:
+            return self._read_host()
+        except (OSError, ValueError, LookupError):
+            return {}
+
+    def _kept(self, sample: Sample) -> Sample:
+        if self._carried:
+            sums = {
+                name: value + self._carried.get(name, 0)
+                for name in COUNTERS_OF_A_RUN
+                if (value := getattr(sample, name)) is not None
+            }
+            sample = structs.replace(sample, **sums)
+        if isinstance(self._reader, EngineReader):
+            self._sampled = self._taken
+            before_us = self._samples[-1].elapsed_us if self._samples else 0
+            sample = structs.replace(sample, elapsed_us=max(before_us, self._answered_us))
+        self._last_seen = sample
+        self._counted_until_us = sample.elapsed_us
+        return sample
+
+    def _lose(self) -> None:
+        """The run is over, or we are; what it came to stays."""
+        reader, self._reader = self._reader, None
+        if reader is None:
+            return
+        self._origins, self._details = reader.origins(), self._details.updated(reader.details)
+        reader.close()
+        if self._last_seen is not None:
+            self._carried = {
+                name: value
+                for name in COUNTERS_OF_A_RUN
+                if (value := getattr(self._last_seen, name)) is not None
+            }
+        if not self._is_asking and not self._stopped.is_set():
+            self._driver.use()
+            self._is_asking = True
+
+    def _measurement(self) -> Measurement:
+        if self._reader is not None:
+            self._origins, self._details = self._reader.origins(), self._details.updated(self._reader.details)
+        sources, unknown = self._origins
+        layout = "" if self.info is None else self.info.layout or "cgroup by its engine"
+        duration_s = self._samples[-1].elapsed_us / 1e6
+        usage = total_usage(self._samples, None, accounting=layout, sources=sources, unknown=unknown)
+        mean = mean_unreclaimable(self._samples, self._samples)  # it was there at the first and at the last
+        return Measurement(
+            ended_at_us=time.time_ns() // 1000,
+            duration_s=duration_s,
+            usage=usage if mean is None else structs.replace(usage, memory_mean_bytes=mean),
+            findings=(),
+            samples=self._count,
+            sampling_interval_s=duration_s / max(1, self._count - 1),
+            first_pending=0,
+            pending=(),
+            kept=tuple(self._samples),
+            details=self._details,
+            counted_s=None
+            if self._counted_from_us is None
+            else max(0, self._counted_until_us - self._counted_from_us) / 1e6,
+        )

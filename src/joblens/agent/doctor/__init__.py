@@ -1,0 +1,1 @@
+"""Capabilities of this machine, tried as for a job."""

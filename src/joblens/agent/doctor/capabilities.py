@@ -1,0 +1,235 @@
+"""Capabilities of this machine: what joblens can measure and enforce here, tried as for a job."""
+
+import os
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from joblens.agent.doctor.accounting_trial import Trial, try_accounting
+from joblens.agent.doctor.containers import container_capabilities
+from joblens.agent.doctor.details import look_capabilities
+from joblens.agent.doctor.energy import energy_capabilities
+from joblens.agent.doctor.gap_fixes import fix_for_number
+from joblens.agent.doctor.gpu import gpu_capabilities
+from joblens.agent.doctor.group_advice import group_advice, io_advice, read_caller
+from joblens.agent.doctor.network import network_capabilities
+from joblens.agent.doctor.slurm import slurm_group_capability
+from joblens.agent.measuring.accounting import Accountant
+from joblens.model.jobs.capability import SLOTS, Capability, Way
+from joblens.ports.clock import Clock
+from joblens.probes.cgroup.layout import read_layout
+from joblens.probes.cgroup.sources import SEE_DOCTOR
+from joblens.probes.host.machine_load import HostProbe
+from joblens.probes.proc.field_groups import FIELD_GROUPS
+from joblens.probes.proc.process_tree import ProcessTreeProbe
+
+_LIMITS = ("cpus", "memory", "pids")
+_WITHOUT_KERNEL = {
+    "cpus": "CPU affinity: whole CPUs only",
+    "memory": "watched by joblens, ten to twenty times a second",
+    "pids": "watched by joblens, ten times a second",
+}
+_GROUP_WAYS = {
+    Way.SCOPE: "a control group for each job, in a systemd scope",
+    Way.OWN_GROUP: "a control group for each job, inside {base}",
+    Way.INSIDE_JOB: "a control group for each job, inside the job that joblens runs in",
+    Way.CONFIGURED: "a control group for each job, inside {base} (limits.cgroup_parent)",
+    Way.WITHOUT_CONTROLLERS: "a control group for each job, which counts CPU time only",
+}
+_TREE = "/proc of every process below the launcher, and what it waited for"
+_PR_GET_CHILD_SUBREAPER = 37
+
+
+class Advice(Struct, frozen=True):
+    """How to get control groups, and the io controller in them."""
+
+    groups: str
+    io: str
+
+
+def probe_capabilities(clock: Clock, parent: str | None = None) -> list[Capability]:
+    """The whole matrix but the store's part. `parent` as for Accountant."""
+    layout = read_layout()
+    caller = read_caller(layout, cgroup_parent=parent)
+    advice = Advice(group_advice(caller, layout.kind), io_advice(caller, layout.kind))
+    network: list[Capability] = []
+    accountant = Accountant(clock, parent)
+    try:
+        trial = try_accounting(
+            accountant, lambda groups: network.extend(network_capabilities(groups, advice.groups))
+        )
+    finally:
+        accountant.close()
+    network = network or network_capabilities({}, advice.groups)
+    numbers = [*_numbers(trial, advice), *network, *gpu_capabilities()]
+    numbers += [*energy_capabilities(), *look_capabilities()]
+    ways = [*_limits(trial, advice), *_ending(trial, advice), _terminal()]
+    return [*_accounting(trial, advice), *numbers, *ways, *container_capabilities(parent, advice.groups)]
+
+
+def _accounting(trial: Trial, advice: Advice) -> list[Capability]:
+    kinds = ("cgroup-v2", "cgroup-hybrid", "cgroup-v1")
+    rows = [*(_control_groups(kind, trial, advice) for kind in kinds), _process_tree(trial)]
+    if trial.slot_way is not trial.way:
+        rows.append(_slots(trial, advice))
+    refusal = "" if trial.way in _GROUP_WAYS else trial.reason
+    return [*rows, *slurm_group_capability(refusal, advice.groups)]
+
+
+def _control_groups(kind: str, trial: Trial, advice: Advice) -> Capability:
+    if kind == trial.accounting:
+        return Capability(
+            area="accounting",
+            name=kind,
+            available=True,
+            mechanism=_GROUP_WAYS[trial.way].format(base=trial.base),
+            reason=trial.reason,
+            fix=advice.groups if trial.reason else "",
+            way=trial.way,
+        )
+    expected = "cgroup-v2" if trial.kind == "none" else trial.kind
+    if kind != expected:
+        return Capability(
+            area="accounting",
+            name=kind,
+            available=False,
+            applies=False,
+            reason=f"not this machine: it has {trial.kind}",
+        )
+    reason = trial.reason or f"its v2 part cannot be used, so {trial.accounting} is"
+    way = trial.way if trial.way is Way.NONE else None
+    return Capability(
+        area="accounting", name=kind, available=False, reason=reason, fix=advice.groups, way=way
+    )
+
+
+def _slots(trial: Trial, advice: Advice) -> Capability:
+    """For slots that are measured in another way than single jobs."""
+    mechanism = _GROUP_WAYS.get(trial.slot_way, _TREE).format(base=trial.base)
+    return Capability(
+        area="accounting",
+        name=SLOTS,
+        available=trial.slot_way is not Way.NONE,
+        mechanism=mechanism if trial.slot_way is not Way.NONE else "",
+        reason=trial.slot_reason,
+        fix=advice.groups if trial.slot_reason else "",
+        way=trial.slot_way,
+    )
+
+
+def _process_tree(trial: Trial) -> Capability:
+    works = os.path.exists("/proc/self/stat")
+    return Capability(
+        area="accounting",
+        name="process-tree",
+        available=works,
+        mechanism=_TREE if works else "",
+        reason="" if works else "/proc is not mounted",
+        fix="" if works else "mount /proc",
+        way=trial.way if trial.way is Way.PROCESS_TREE else None,
+    )
+
+
+def _numbers(trial: Trial, advice: Advice) -> list[Capability]:
+    tree = ProcessTreeProbe(os.getpid(), include_root=True)
+    host = HostProbe()
+    tree.read()
+    by_process = {**tree.sources, **host.sources}
+    not_by_process = {**tree.unknown, **host.unknown}
+    tree.close()
+    host.close()
+    found = []
+    for group, fields in FIELD_GROUPS.items():
+        source, reason = _source_of(fields, trial.sources.get(group, ""), trial.unknown)
+        if not source:
+            gap = reason
+            source, reason = _source_of(fields, by_process.get(group, ""), not_by_process)
+            reason = gap or reason
+        found.append(
+            Capability(
+                area="numbers",
+                name=group,
+                available=bool(source),
+                mechanism=source,
+                reason=reason,
+                fix=_fix_for(group, trial, advice) if reason else "",
+            )
+        )
+    return found
+
+
+def _source_of(fields: tuple[str, ...], source: str, unknown: Mapping[str, str]) -> tuple[str, str]:
+    """(where the group is read, why some or all of it is unknown)."""
+    gaps = [unknown[field].removesuffix(SEE_DOCTOR) for field in fields if field in unknown]
+    return ("" if len(gaps) == len(fields) else source), next(iter(gaps), "")
+
+
+def _fix_for(group: str, trial: Trial, advice: Advice) -> str:
+    if not trial.sources:
+        return advice.groups
+    return fix_for_number(
+        group, trial.accounting, missing=trial.missing, group_advice=advice.groups, io_advice=advice.io
+    )
+
+
+def _limits(trial: Trial, advice: Advice) -> list[Capability]:
+    found = []
+    for limit in _LIMITS:
+        by_kernel = trial.enforced.get(limit, "")
+        reason = "" if by_kernel else trial.reason or trial.limit_gaps.get(limit, "")
+        found.append(
+            Capability(
+                area="limits",
+                name=limit,
+                available=True,
+                mechanism=by_kernel or _WITHOUT_KERNEL[limit],
+                reason=reason,
+                fix="" if by_kernel else advice.groups,
+            )
+        )
+    found.append(Capability(area="limits", name="timeout", available=True, mechanism="joblens' timer"))
+    return found
+
+
+def _ending(trial: Trial, advice: Advice) -> list[Capability]:
+    subreaper = _knows_subreapers()
+    return [
+        Capability(
+            area="ending",
+            name="end every process",
+            available=bool(trial.kill) or subreaper,
+            mechanism=trial.kill or "SIGKILL to everything below the launcher until nothing is left",
+            reason="" if trial.kill else trial.reason,
+            fix="" if trial.kill else advice.groups,
+        ),
+        Capability(
+            area="ending",
+            name="adopt orphans",
+            available=subreaper,
+            mechanism="PR_SET_CHILD_SUBREAPER" if subreaper else "",
+            reason="" if subreaper else "the kernel has no child subreapers",
+            fix="" if subreaper else "Linux 3.4 or later",
+        ),
+    ]
+
+
+def _knows_subreapers() -> bool:
+    import ctypes
+
+    answer = ctypes.c_int()
+    return bool(ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0) == 0)
+
+
+def _terminal() -> Capability:
+    try:
+        for descriptor in os.openpty():
+            os.close(descriptor)
+    except OSError as error:
+        return Capability(
+            area="output",
+            name="pseudo-terminal",
+            available=False,
+            reason=f"none can be opened: {error.strerror}",
+            fix="mount devpts at /dev/pts; without it jobs see pipes",
+        )
+    return Capability(area="output", name="pseudo-terminal", available=True, mechanism="openpty")

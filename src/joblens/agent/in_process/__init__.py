@@ -1,0 +1,1 @@
+"""Measuring from inside a Python program."""

@@ -1,0 +1,1 @@
+"""Measurements beside the control groups, one module each: GPU, network, energy, threads, memory."""

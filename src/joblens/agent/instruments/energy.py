@@ -1,0 +1,17 @@
+"""The machine's energy counters, for one job. Most virtual machines have none, so that is found out before
+anything else is imported."""
+
+from joblens.agent.instruments.missing import MissingProbe
+from joblens.agent.instruments.table import Instruments, Watched
+from joblens.ports.probe import Probe
+from joblens.probes.host.energy_signs import NO_ZONES, has_zones
+
+_FIELDS = ("host_energy_package_uj", "host_energy_dram_uj")
+
+
+def open_probe(_watched: Watched, instruments: Instruments) -> Probe:
+    if not has_zones():
+        return MissingProbe("energy", dict.fromkeys(_FIELDS, NO_ZONES))
+    from joblens.probes.host.energy import EnergyCounters, EnergyProbe
+
+    return EnergyProbe(instruments.shared("energy", EnergyCounters))

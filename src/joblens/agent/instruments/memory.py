@@ -1,0 +1,153 @@
+"""Memory in depth of the jobs that ask for it: on a thread of its own, because the kernel takes its time."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.agent.instruments.table import Instruments, Watched
+from joblens.agent.runtime.driver_thread import DriverThread
+from joblens.agent.runtime.measuring_budget import pause_ns
+from joblens.model.errors import JoblensError
+from joblens.model.jobs.details import Details, MemoryDepth
+from joblens.ports.probe import DetailProbe, Probe
+from joblens.probes.memory.depth import look_at_memory, memory_group
+
+_FIRST_AFTER_S = 0.5  # a program has to be loaded before there is something to see
+_SHORTEST_PAUSE_S = 5.0
+_NO_NEWS = Details()
+_NOT_YET = "nobody has looked: it had just begun, or it was over already"
+
+
+class _Patient(Struct):
+    watched: Watched
+    due_s: float
+    looks: int = 0
+    latest: MemoryDepth | None = None
+
+
+class MemoryDriver:
+    """Looks at one job after the other; each has its own pause, after what its last look cost."""
+
+    name = "memory"
+    interval_s = 1.0
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._patients: dict[str, _Patient] = {}
+
+    def add(self, watched: Watched) -> None:
+        with self._lock:
+            if watched.job.uuid not in self._patients:
+                due_s = time.monotonic() + _FIRST_AFTER_S
+                self._patients[watched.job.uuid] = _Patient(watched, due_s)
+
+    def remove(self, uuid: str) -> None:
+        with self._lock:
+            self._patients.pop(uuid, None)
+
+    def latest(self, uuid: str) -> tuple[int, MemoryDepth | None]:
+        """-> (how many looks there were, what the last one saw)"""
+        with self._lock:
+            patient = self._patients.get(uuid)
+            return (patient.looks, patient.latest) if patient is not None else (0, None)
+
+    def read(self) -> None:
+        with self._lock:
+            due = [patient for patient in self._patients.values() if patient.due_s <= time.monotonic()]
+        for patient in due:
+            self._look_at(patient)
+
+    def idle_until_s(self) -> float:
+        with self._lock:
+            return min((patient.due_s for patient in self._patients.values()), default=float("inf"))
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def _look_at(self, patient: _Patient) -> None:
+        cpu_before_ns = time.thread_time_ns()
+        depth: MemoryDepth | None = None
+        with suppress(JoblensError, OSError):  # it is just going away
+            depth = look_at_memory(patient.watched.pids(), patient.watched.groups, within_s=1.0)
+        pause_s = max(_SHORTEST_PAUSE_S, pause_ns(time.thread_time_ns() - cpu_before_ns) / 1e9)
+        with self._lock:
+            patient.due_s = time.monotonic() + pause_s
+            if depth is not None and depth.seen:  # else the look before this one is the last
+                patient.looks += 1
+                patient.latest = depth
+
+
+class MemoryProbe:
+    """PSS in the sample that follows a look; huge pages too where the job's group does not tell of them."""
+
+    name = "memory"
+
+    def __init__(self, look: Callable[[], tuple[int, MemoryDepth | None]], groups: Mapping[str, str]) -> None:
+        self._look = look
+        self._told = 0
+        self._group_tells = memory_group(groups) is not None
+        self.sources: Mapping[str, str] = {
+            "memory_pss_bytes": "/proc/PID/smaps_rollup",
+            **({} if self._group_tells else {"memory_huge_bytes": "/proc/PID/smaps_rollup"}),
+        }
+        self.unknown: dict[str, str] = {}
+
+    def read(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        looks, depth = self._look()
+        if depth is not None and looks != self._told:
+            self._told = looks
+            if depth.pss_bytes is not None:
+                fields["memory_pss_bytes"] = depth.pss_bytes
+            if not self._group_tells and depth.huge_bytes is not None:
+                fields["memory_huge_bytes"] = depth.huge_bytes
+        return fields
+
+    def close(self) -> None:
+        """The details' probe lets go of the driver."""
+
+
+class MemoryDetails:
+    name = "memory"
+    interval_s = _SHORTEST_PAUSE_S / 2
+
+    def __init__(self, uuid: str, driver: "DriverThread[None]") -> None:
+        self._uuid = uuid
+        self._driver = driver
+        self._told = (-1, "")
+        driver.use()
+
+    def read(self) -> Details:
+        memory: MemoryDriver = self._driver.driver  # type: ignore[assignment]
+        looks, depth = memory.latest(self._uuid)
+        why = "" if depth is not None else self._driver.problem() or _NOT_YET
+        if (looks, why) == self._told:
+            return _NO_NEWS
+        self._told = looks, why
+        return Details(memory=depth, unknown={"memory": why} if why else {})
+
+    def close(self) -> None:
+        memory: MemoryDriver = self._driver.driver  # type: ignore[assignment]
+        memory.remove(self._uuid)
+        self._driver.leave()
+
+
+def _driver(watched: Watched, instruments: Instruments) -> "tuple[DriverThread[None], MemoryDriver]":
+    thread: DriverThread[None] = instruments.driver("memory", MemoryDriver)
+    driver: MemoryDriver = thread.driver  # type: ignore[assignment]
+    driver.add(watched)
+    return thread, driver
+
+
+def open_probe(watched: Watched, instruments: Instruments) -> Probe:
+    _, driver = _driver(watched, instruments)
+    return MemoryProbe(lambda: driver.latest(watched.job.uuid), watched.groups)
+
+
+def open_details(watched: Watched, instruments: Instruments) -> DetailProbe:
+    thread, _ = _driver(watched, instruments)
+    return MemoryDetails(watched.job.uuid, thread)

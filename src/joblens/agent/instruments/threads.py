@@ -1,0 +1,82 @@
+"""The threads of one job."""
+
+import time
+from typing import TYPE_CHECKING
+
+from joblens.agent.instruments.table import Instruments, Watched
+from joblens.model.jobs.details import Details
+from joblens.ports.probe import DetailProbe
+from joblens.probes.proc.kernel_files import read_bytes
+
+if TYPE_CHECKING:  # most jobs are over before there is something to see
+    from joblens.probes.proc.threads import ThreadsProbe
+
+_TOO_SHORT = "it was over before its threads were looked at for the first time"
+_NO_NEWS = Details()
+_FILES = ("schedstat", "stat", "sched")
+
+
+class ThreadsFromTheStart:
+    """Of a job that is about to begin: its first process waits, and what that has used so far is not the
+    job's. The first reading is taken at the very start, when there is nothing to see yet."""
+
+    name = "threads"
+
+    def __init__(self, watched: Watched, main_pid: int) -> None:
+        """Raises OSError."""
+        self._watched = watched
+        self._waited = main_pid, _files_of(main_pid)
+        self._is_at_start = True
+        self._probe: ThreadsProbe | None = None
+
+    @property
+    def interval_s(self) -> float:
+        return 0.0 if self._probe is None else self._probe.interval_s
+
+    def read(self) -> Details:
+        if self._probe is None:
+            if self._is_at_start:
+                self._is_at_start = False
+                return _NO_NEWS
+            from joblens.probes.proc.threads import ThreadsProbe
+
+            self._probe = ThreadsProbe(self._watched.pids, _never, waited=self._waited)
+        return self._probe.read()
+
+    def read_last(self) -> Details:
+        return Details(unknown={"threads": _TOO_SHORT}) if self._probe is None else self._probe.read()
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+def _never(_tid: int, _start_ticks: int) -> bool:
+    return False
+
+
+def _files_of(pid: int) -> dict[str, bytes]:
+    """Some kernels do not have all of them."""
+    files: dict[str, bytes] = {}
+    for name in _FILES:
+        try:
+            files[name] = read_bytes(f"/proc/{pid}/task/{pid}/{name}")
+        except FileNotFoundError:
+            continue
+    if "sched" not in files:
+        files["status"] = read_bytes(f"/proc/{pid}/task/{pid}/status")
+    return files
+
+
+def open_probe(watched: Watched, _instruments: Instruments) -> DetailProbe:
+    if watched.main_pid is not None:
+        return ThreadsFromTheStart(watched, watched.main_pid)
+    from joblens.probes.proc.proc_files import USEC_PER_TICK
+    from joblens.probes.proc.threads import ThreadsProbe
+
+    since_boot_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    created_us = since_boot_us - (time.time_ns() // 1000 - watched.job.created_at_us)
+
+    def was_before(_tid: int, start_ticks: int) -> bool:
+        return not watched.is_resumed and start_ticks * USEC_PER_TICK < created_us
+
+    return ThreadsProbe(watched.pids, was_before, earlier=watched.earlier.threads)

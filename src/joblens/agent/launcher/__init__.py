@@ -1,0 +1,1 @@
+"""The small process between joblens and the job, and the owner's end of it."""

@@ -1,0 +1,221 @@
+"""The owner's end of a launcher process."""
+
+import _socket
+import marshal
+import os
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.agent.launcher import launcher
+from joblens.model.errors import (
+    CommandNotExecutable,
+    CommandNotFound,
+    LauncherLost,
+    LaunchError,
+)
+from joblens.model.jobs.exit_usage import ExitUsage
+
+_MAX_MESSAGE = 1 << 17
+_PIECE = 1 << 16  # of a description that is larger than a socket takes at once
+_ENOENT, _EACCES, _ENOEXEC = 2, 13, 8
+_EXHAUSTED = (11, 12, 23, 24)  # EAGAIN, ENOMEM, ENFILE, EMFILE: no more processes, memory or files
+_INTERPRETERS = {".py": "python3", ".sh": "bash", ".pl": "perl", ".R": "Rscript", ".jl": "julia"}
+# Held back while the launcher starts, so that a Ctrl-C in that moment does not end it.
+_HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
+
+
+class LaunchPlan(Struct, frozen=True, kw_only=True):
+    """What really runs: unredacted, never stored."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str = ""
+    stdio: tuple[int | str, int | str, int | str] = (0, 1, 2)  # descriptor, or path to open
+    new_session: bool = True
+    controlling_terminal: int | None = None  # which of its streams
+    terminal_modes: list[Any] | None = None  # what the user's terminal gets back should the owner be killed
+
+
+_NOTHING = LaunchPlan(argv=("",), env={}, stdio=("", "", ""))
+
+
+class LauncherProcess:
+    """Starts a launcher and speaks with it. One launcher runs one job."""
+
+    def __init__(self, plan: LaunchPlan | None) -> None:
+        """Does not wait until it runs: `prepare` does. Without a plan it stands by: `greeted`, `join` and
+        `give` come before."""
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        self.socket = ours.detach()
+        os.set_inheritable(self.socket, False)
+        their_end = theirs.detach()
+        argv = [*launcher.start_argv("launcher"), str(their_end)]
+        self._plan = plan or _NOTHING
+        passed = [their_end, *(fd for fd in self._plan.stdio if isinstance(fd, int) and fd > 2)]
+        # dup2 onto itself is how posix_spawn says "do not close this one".
+        actions = [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in dict.fromkeys(passed)]
+        try:
+            self.pid = os.posix_spawnp(argv[0], argv, os.environ, file_actions=actions, setsigmask=_HELD_BACK)
+        except OSError as error:
+            os.close(self.socket)
+            raise LaunchError(f"the launcher could not be started: {error}") from error
+        finally:
+            os.close(their_end)
+        self._is_up = False
+
+    def greeted(self) -> None:
+        """Waits until it runs."""
+        if not self._is_up:
+            self._expect("hello")
+            self._is_up = True
+
+    def join(self, attach: Sequence[str]) -> None:
+        """Has the job's process made and put into its groups, before anyone knows what it will run."""
+        self._say("join", list(attach))
+
+    def joined(self) -> None:
+        """Waits until that is done."""
+        self._expect("joined")
+
+    def give(self, plan: LaunchPlan) -> None:
+        """What it has stood by for. Its streams have to be files: nothing can be handed down any more."""
+        self._plan = plan
+
+    def prepare(
+        self,
+        *,
+        attach: Sequence[str],
+        outcome_path: str,
+        rlimits: Sequence[tuple[int, int, int]] = (),
+        affinity: Sequence[int] | None = None,
+        groups: Sequence[str] = (),
+        leash: str = "",
+    ) -> tuple[int, int]:
+        """Has the job's process made and put into its groups, where it waits. -> (pid, start ticks)
+        `groups`: of a job whose process does not join them; taken away too should it never run. `leash`: what
+        ends when this process is gone: job, container, or nothing."""
+        self.greeted()
+        plan = self._plan
+        start: dict[str, Any] = {
+            "argv": [os.fsencode(word) for word in plan.argv],
+            "env": {os.fsencode(name): os.fsencode(value) for name, value in plan.env.items()},
+            "cwd": os.fsencode(plan.cwd),
+            "stdio": [os.fsencode(end) if isinstance(end, str) else end for end in plan.stdio],
+            "attach": list(attach),
+            "groups": list(groups),
+            "rlimits": list(rlimits),
+            "affinity": list(affinity) if affinity is not None else None,
+            "new_session": plan.new_session,
+            "controlling_terminal": plan.controlling_terminal,
+            "outcome_path": outcome_path,
+            "terminal_modes": plan.terminal_modes,
+            "leash": leash,
+        }
+        description = marshal.dumps(start)
+        for place in range(0, len(description), _PIECE):
+            self._say("part", description[place : place + _PIECE])
+        self._say("start")
+        ready = self._expect("ready")
+        return int(ready[1]), int(ready[2])
+
+    def go(self, counter_files: Sequence[str] = ()) -> None:
+        """Lets the waiting process become the job. Raises when it cannot. Should this process be killed, the
+        launcher notes the contents of `counter_files` when the job has ended."""
+        self._say("go", list(counter_files))
+        self._expect("running")
+
+    def signal_main(self, number: int) -> None:
+        self._say("signal", int(number), self._plan.new_session)
+
+    def bye(self) -> None:
+        """The outcome is recorded; the launcher may end."""
+        self._say("bye")
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Ends the launcher of a job that never ran."""
+        os.close(self.socket)
+        try:
+            os.waitpid(self.pid, 0)
+        except ChildProcessError:
+            pass  # the host program reaps its children itself
+
+    def receive(self) -> tuple[Any, ...]:
+        """The next message; raises LauncherLost when the launcher is gone."""
+        try:
+            data = os.read(self.socket, _MAX_MESSAGE)
+        except OSError:
+            data = b""
+        if not data:
+            raise LauncherLost("the launcher ended before it told how the job went")
+        message = marshal.loads(data)
+        assert isinstance(message, tuple)
+        return message
+
+    def _say(self, *message: Any) -> None:
+        try:
+            os.write(self.socket, marshal.dumps(message))
+        except OSError:
+            pass  # it is gone; `receive` will say so
+
+    def _expect(self, word: str) -> tuple[Any, ...]:
+        message = self.receive()
+        if message[0] == "failed":
+            raise start_error(int(message[1]), str(message[2]), str(message[3]), self._plan)
+        if message[0] != word:
+            raise LauncherLost(f"the launcher said '{message[0]}' where '{word}' was due")
+        return message
+
+
+def start_error(number: int, stage: str, name: str, plan: LaunchPlan) -> LaunchError:
+    """The operating system's error number, in words that help."""
+    command = plan.argv[0]
+    if stage == "execute":
+        return _exec_error(number, command, os.path.join(plan.cwd, command))
+    reason = os.strerror(number) if number else name or "the system gave no reason"
+    where = f" ({name})" if name and number else ""
+    if stage == "enter the directory":
+        return LaunchError(f"the job's directory {plan.cwd} cannot be entered: {reason}")
+    return LaunchError(f"the job could not {stage}: {reason}{where}")
+
+
+def _exec_error(number: int, command: str, path: str) -> LaunchError:
+    if number == _ENOENT:
+        if "/" in command and os.path.exists(path):
+            return CommandNotFound(
+                f"{command}: the interpreter named in its first line does not exist",
+                hint="look at the first line of the script, and for carriage returns in it",
+            )
+        return CommandNotFound(f"{command}: command not found", hint=_hint_for_unknown(command, path))
+    if number in _EXHAUSTED:
+        return LaunchError(f"{command}: cannot be started: {os.strerror(number)}")
+    if number == _ENOEXEC:
+        return CommandNotExecutable(
+            f"{command}: not a program this machine can run",
+            hint="a script needs a first line such as #!/bin/sh",
+        )
+    if number == _EACCES and os.path.isdir(path):
+        return CommandNotExecutable(f"{command}: is a directory")
+    if number == _EACCES:
+        return CommandNotExecutable(f"{command}: permission denied", hint=f"chmod +x {command}")
+    return CommandNotExecutable(f"{command}: {os.strerror(number)}")
+
+
+def _hint_for_unknown(command: str, path: str) -> str:
+    if any(character in command for character in " \t|&;<>"):
+        return "a shell line goes into --shell: --shell 'a | b'"
+    if not os.path.isfile(path):
+        return "check the spelling and PATH"
+    if os.access(path, os.X_OK):
+        return f"the file is here, but not in PATH: ./{command}"
+    interpreter = _INTERPRETERS.get(os.path.splitext(command)[1])
+    return f"the file is here: {interpreter} {command}" if interpreter else "check the spelling and PATH"
+
+
+def exit_usage_of(totals: Any) -> ExitUsage:
+    """A launcher's totals as a value."""
+    assert isinstance(totals, tuple)
+    return ExitUsage(**dict(zip(launcher.TOTALS, totals, strict=True)))

@@ -1,0 +1,496 @@
+"""A launcher that stays: it sits inside the control groups of one slot and runs one job after another.
+
+Children of a process are born in its groups, so no job has to be moved (which waits for the kernel) and
+the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare `python -I -S`.
+
+  owner -> launcher   ("groups", files to join them, packets?, peak?) with the descriptors that these say:
+                      where the owner can make the groups only once this process runs, and first of all
+                      ("counters", paths, place of the peak) the files of the groups to read after each job;
+                      the peak among them is read through the descriptor that both have, and reset, where
+                      it can be; what the kernel has counted of packets, where it does, is read with them
+                      [(uuid, argv, env changes, cwd, folder, streams, place in the ledger, sent ahead?)…];
+                      large: ("part", bytes)…
+                      ("start",)
+                      ("reap",) when what outlived the job has been ended  |  () to end
+  launcher -> owner   ("hello", pid), or ("failed", errno, "join" or "open", path), and it ends
+                      ("counters", contents)
+                      ("done", wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
+                      stderr bytes, logs directory, others alive, contents)
+                      ("failed", errno, stage, name)
+                      ("skipped", uuid)
+                      ("reaped", totals)
+
+The next jobs are sent while one still runs, so that this process never waits for its owner. Such a job runs
+only after a clean end of the one before it, and only when there is a permit, a byte in a pipe, for it: the
+owner takes a permit back to give the last of them to another slot. Whoever reads the byte has the job.
+
+It notes in the ledger (slot_ledger.py) that it begins a job, and how the job ended: an owner that is killed
+may have heard of neither. Once the owner is gone it waits for the running job, ends its leftovers, and ends.
+
+`folder` is where what it prints goes (empty: named by its uuid), `streams` what is different about it: c both
+into stdout.log, o no standard output, e no standard error, d nothing is kept of a job that succeeds."""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # the module around it imports enum, which costs
+import marshal
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+import launcher  # type: ignore[import-not-found]  # noqa: E402 - beside this one; no package here
+
+_MAX_MESSAGE = 1 << 17
+_OTHERS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGUSR2)
+# Python ignores the first two itself; what was ignored before (nohup) stays so for jobs.
+_DEFAULTS = (
+    _signal.SIGPIPE,
+    _signal.SIGXFSZ,
+    *(number for number in _OTHERS if _signal.getsignal(number) != _signal.SIG_IGN),
+)
+_RSS_SLACK_BYTES = 1 << 20
+_COUNTER_BYTES = 16384
+_NO_IO = (0,) * 7  # what all of them did is added in one piece
+_EINVAL = 22
+_REAP_PATIENCE_NS = 2_000_000_000
+_ENDING_NS = 100_000_000  # for processes that end together with the main one
+_LONG_NS = 1_000_000_000
+_NOTE_ROOM = launcher.NOTE_BYTES - launcher.NOTE_HEAD_BYTES
+
+
+class CountedCalls:
+    """Reads and writes of this process, counted, so that what /proc/self/io says of everything it waited for
+    can be told from its own. That file is kept open and read once a job; looking into each ended
+    process's own would cost several times as much."""
+
+    def __init__(self) -> None:
+        try:
+            self._file = os.open("/proc/self/io", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._file = -1
+        self._read_bytes = self._written_bytes = self._reads = self._writes = 0
+        self._last = self._reading()
+
+    def read(self, descriptor: int, size: int) -> bytes:
+        self._reads += 1
+        data = os.read(descriptor, size)
+        self._read_bytes += len(data)
+        return data
+
+    def read_into(self, descriptor: int, buffer: memoryview) -> memoryview:
+        self._reads += 1
+        size = os.readv(descriptor, (buffer,))
+        self._read_bytes += size
+        return buffer[:size]
+
+    def pread_all(self, descriptors: list[int], size: int) -> list[bytes]:
+        contents = [os.pread(descriptor, size, 0) for descriptor in descriptors]
+        self._reads += len(contents)
+        self._read_bytes += sum(map(len, contents))
+        return contents
+
+    def write(self, descriptor: int, data: bytes) -> None:
+        self._writes += 1
+        self._written_bytes += os.write(descriptor, data)
+
+    def pwrite(self, descriptor: int, data: bytes, place: int) -> None:
+        self._writes += 1
+        self._written_bytes += os.pwrite(descriptor, data, place)
+
+    def of_others(self) -> tuple[int, ...] | None:
+        """What those that were waited for since the last call have read and written, in the order of
+        launcher.read_io. None: the kernel does not tell."""
+        last, self._last = self._last, self._reading()
+        if last is None or self._last is None:
+            return None
+        return tuple(max(0, now - before) for now, before in zip(self._last, last, strict=True))
+
+    def _reading(self) -> tuple[int, ...] | None:
+        if self._file < 0:
+            return None
+        data = os.pread(self._file, 4096, 0)
+        words = data.split()
+        found = (
+            int(words[1]) - self._read_bytes,
+            int(words[3]) - self._written_bytes,
+            int(words[5]) - self._reads,
+            int(words[7]) - self._writes,
+            int(words[9]),
+            int(words[11]),
+            int(words[13]),
+        )
+        # Counted only now: the kernel says how it stood before this very call.
+        self._reads += 1
+        self._read_bytes += len(data)
+        return found
+
+
+class SlotLauncher:
+    def __init__(
+        self, ends: tuple[int, int], descriptors: tuple[int, int], files: str, ledger: str, logs: str
+    ) -> None:
+        self.socket, self.permits = ends
+        os.set_inheritable(self.socket, False)  # a job that held it would hide this process's end
+        os.set_inheritable(self.permits, False)
+        self.owner_is_there = True
+        self.is_clean = True  # nothing of the last job is left behind
+        self.files = files  # path prefix of the two files jobs print to
+        self.ledger = _open_ledger(ledger)
+        self.name = os.path.basename(files)[1:]
+        self.logs = logs
+        self.env = dict(os.environb)
+        self.owner_pid = os.getppid()
+        self.parts: list[bytes] = []
+        self.counters: list[int] = []
+        self.contents: list[bytes] = []  # as they were last read
+        self.peak_place = -1
+        self.groups: list[str] = []
+        self.outlived: tuple[Any, ...] = ()  # uuid, place, answer of a job of which processes still run
+        packets, self.peak = descriptors  # -1: there is none
+        if self.peak >= 0:
+            os.set_inheritable(self.peak, False)
+        self.packets: Any = None
+        if packets >= 0:
+            from slot_launcher_start import mapped_packets  # type: ignore[import-not-found]
+
+            self.packets = mapped_packets(packets)
+        self.own_ns = 0
+        self.tally = launcher.Tally()
+        self.rss_floor = self._own_peak_rss()
+        self.out = self._open("out")
+        self.err = self._open("err")
+        self.calls = CountedCalls()  # last: what came before is nobody's
+
+    def _open(self, suffix: str) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC
+        return os.open(f"{self.files}.{suffix}", flags, 0o600)
+
+    def _own_peak_rss(self) -> int:
+        own: int = launcher.read_before_exec(os.getpid())["rss_floor_bytes"]
+        return own + _RSS_SLACK_BYTES
+
+    def run(self) -> None:
+        self._answer("hello", os.getpid())
+        # One for all messages: a new one of this size would be asked of the kernel and given back each time.
+        buffer = memoryview(bytearray(_MAX_MESSAGE))
+        while self.owner_is_there:
+            try:
+                data = self.calls.read_into(self.socket, buffer)
+            except OSError:
+                data = buffer[:0]
+            message = marshal.loads(data) if data else ()
+            if not message:
+                break
+            if type(message) is list:
+                for job in message:
+                    self._maybe(*job)
+            elif message[0] == "part":
+                self.parts.append(message[1])
+            elif message[0] == "counters":
+                self._open_counters(*message[1:])
+            elif message[0] == "start":
+                whole, self.parts = b"".join(self.parts), []
+                for job in marshal.loads(whole):
+                    self._maybe(*job)
+            else:
+                self._answer("reaped", self._reap_rest(_REAP_PATIENCE_NS))
+        if self.outlived:
+            self._end_outlived()
+        self.remove_files()
+
+    def remove_files(self) -> None:
+        for suffix in ("out", "err"):
+            try:
+                os.unlink(f"{self.files}.{suffix}")
+            except OSError:
+                pass
+
+    def _open_counters(self, paths: list[str], peak_place: int) -> None:
+        self.peak_place = peak_place
+        for place, path in enumerate(paths):
+            is_shared = place == peak_place and self.peak >= 0
+            self.counters.append(self.peak if is_shared else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        self._answer("counters", self._read_counters()[0])
+
+    def _read_counters(self) -> tuple[list[bytes], int]:
+        """What the files say now, and the CPU this process itself has used since the last reading: it is
+        in the same groups, and that part is not the job's."""
+        before_ns, self.own_ns = self.own_ns, time.process_time_ns()
+        contents = self.calls.pread_all(self.counters, _COUNTER_BYTES)
+        self.contents = contents if self.packets is None else [*contents, self.packets[:]]
+        return self.contents, (self.own_ns - before_ns) // 1000
+
+    def _maybe(
+        self,
+        uuid: str,
+        argv: list[bytes],
+        changes: dict[bytes, bytes],
+        cwd: str,
+        folder: str,
+        streams: str,
+        place: int,
+        is_ahead: bool,  # noqa: FBT001 - one marshalled message
+    ) -> None:
+        if os.getppid() != self.owner_pid:
+            return  # the owner is gone, and nobody would ever know of the job
+        if is_ahead and not (self._has_permit() and self.is_clean):
+            self._answer("skipped", uuid)
+        else:
+            self._one(uuid, argv, changes, cwd, folder, streams, place)
+
+    def _reset_peak(self) -> None:
+        try:
+            self.calls.write(self.peak, b"0")
+        except OSError:
+            self.peak = -1
+
+    def _has_permit(self) -> bool:
+        try:
+            return bool(self.calls.read(self.permits, 1))
+        except BlockingIOError:
+            return False
+
+    def _one(
+        self,
+        uuid: str,
+        argv: list[bytes],
+        changes: dict[bytes, bytes],
+        cwd: str,
+        folder: str,
+        streams: str,
+        place: int,
+    ) -> None:
+        self._note_begin(uuid, place)
+        if self.peak >= 0:
+            self._reset_peak()  # once more: the kernel frees some memory of an ended job late
+        # Before, not after: the call returns when the program is loaded, and a short one has ended by then.
+        started_ns = time.monotonic_ns()
+        try:
+            pid = self._spawn(uuid, argv, changes, cwd, streams)
+        except ValueError:  # a null character where none can be
+            self._could_not_start(uuid, place, _EINVAL, "execute", "")
+            return
+        except OSError as error:
+            name = error.filename
+            stage = "enter the directory" if name == cwd else "execute"
+            self._could_not_start(uuid, place, error.errno or 0, stage, launcher.as_text(name))
+            return
+        _, status, usage = os.wait4(pid, 0)
+        ended_ns = time.monotonic_ns()
+        tally = launcher.Tally()
+        tally.before = {
+            "cpu_usec": 0,
+            "faults_minor": 0,
+            "faults_major": 0,
+            "rss_floor_bytes": self.rss_floor,
+        }
+        tally.add(usage, _NO_IO, is_main=True)
+        alive = self._reap_others(tally)
+        tally.add_io(self.calls.of_others())
+        if "d" in streams and status == 0:
+            self._throw_output_away()
+        printed = self._put_output_away(folder or os.path.join(self.logs, uuid), streams)
+        contents, own_usec = self._read_counters()
+        if self.peak >= 0:
+            self._reset_peak()  # before the answer: a sample of the next job never has this one's
+        answer = ("done", status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
+        self.tally = tally
+        self.is_clean = not alive and not os.WIFSIGNALED(status)
+        self.outlived = (uuid, place, answer) if alive else ()
+        self._note_and_answer(uuid, place, answer)
+        if ended_ns - started_ns > _LONG_NS:
+            self.calls.of_others()  # the page may have been written back: to dirty it again counts as ours
+
+    def _could_not_start(self, uuid: str, place: int, error: int, stage: str, name: str) -> None:
+        self.is_clean = True
+        self._note_and_answer(uuid, place, ("failed", error, stage, name))
+
+    def _note_begin(self, uuid: str, place: int) -> None:
+        if place < 0 or self.ledger < 0:
+            return
+        reaped_s = os.times()[2:4] if not self.counters else (0.0, 0.0)
+        begin = time.monotonic_ns(), self.name, self.peak >= 0, reaped_s, self.contents
+        self._note(uuid, place, begin, marshal.dumps(begin))
+
+    def _note_and_answer(self, uuid: str, place: int, answer: tuple[Any, ...]) -> None:
+        data = marshal.dumps(answer)
+        if place >= 0 and self.ledger >= 0:
+            self._note(uuid, place + launcher.NOTE_BYTES, answer, data)
+        self._send(data)
+
+    def _note(self, uuid: str, place: int, facts: tuple[Any, ...], data: bytes) -> None:
+        """`data`: the facts, which end with the contents of counters."""
+        if len(data) > _NOTE_ROOM:
+            data = marshal.dumps((*facts[:-1], []))
+        head = (
+            uuid.encode() + (time.time_ns() // 1000).to_bytes(8, "little") + len(data).to_bytes(4, "little")
+        )
+        try:
+            self.calls.pwrite(self.ledger, head + data, place)
+        except OSError:
+            pass  # a full disk: the owner will hear of it, if it lives
+
+    def _end_outlived(self) -> None:
+        """The owner is gone. The groups may go with the last process in them, so it cannot be done later."""
+        self._reap_rest(_ENDING_NS)
+        if self.outlived:
+            from launcher_leash import end_job  # type: ignore[import-not-found]
+
+            end_job(self.groups, reap=lambda: self._reap_others(self.tally))
+            self._reap_rest(_REAP_PATIENCE_NS)
+
+    def _reap_rest(self, patience_ns: int) -> tuple[Any, ...]:
+        """Waits for what outlived the job; what that used is the job's too. -> the job's totals"""
+        deadline_ns = time.monotonic_ns() + patience_ns
+        while (alive := self._reap_others(self.tally)) and time.monotonic_ns() < deadline_ns:
+            time.sleep(0.001)
+        self.tally.add_io(self.calls.of_others())
+        totals: tuple[Any, ...] = self.tally.totals()
+        if self.outlived and not alive:
+            (uuid, place, answer), self.outlived = self.outlived, ()
+            contents, own_usec = self._read_counters()
+            if self.peak >= 0:  # it was reset when the main process had ended
+                before = answer[10][self.peak_place]
+                contents[self.peak_place] = max(before, contents[self.peak_place], key=int)
+            done = ("done", answer[1], totals, answer[3] + own_usec, *answer[4:9], alive, contents)
+            if place >= 0 and self.ledger >= 0:
+                self._note(uuid, place + launcher.NOTE_BYTES, done, marshal.dumps(done))
+        return totals
+
+    def _spawn(
+        self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, streams: str
+    ) -> int:
+        os.chdir(cwd)  # every time: a directory of that name may be another one by now
+        env = {**self.env, **changes, b"JOBLENS_JOB_ID": uuid.encode()}
+        program = _found(argv[0], env[b"PATH"]) if b"PATH" in changes else argv[0]
+        out = 0 if "o" in streams else self.out  # 0 is /dev/null
+        err = out if "c" in streams else 0 if "e" in streams else self.err
+        return os.posix_spawnp(
+            program,
+            argv,
+            env,
+            file_actions=((os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)),
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_DEFAULTS,
+        )
+
+    def _reap_others(self, tally: launcher.Tally) -> bool:
+        """Orphans of the job came to this process. True: some are still running."""
+        while True:
+            try:
+                pid, _, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            tally.add(usage, _NO_IO, is_main=False)
+
+    def _throw_output_away(self) -> None:
+        os.ftruncate(self.out, 0)
+        os.ftruncate(self.err, 0)
+
+    def _put_output_away(self, folder: str, streams: str) -> tuple[int, int, str]:
+        """Most short jobs print nothing and the same two empty files serve the next one."""
+        sizes = os.fstat(self.out).st_size, os.fstat(self.err).st_size
+        if not any(sizes):
+            return *sizes, ""
+        files = [("out", self.out, "stdout.log")] if "o" not in streams else []
+        if "c" not in streams and "e" not in streams:
+            files.append(("err", self.err, "stderr.log"))
+        try:
+            os.makedirs(folder, 0o700, exist_ok=True)
+            for suffix, descriptor, name in files:
+                self._put_file_away(f"{self.files}.{suffix}", descriptor, os.path.join(folder, name))
+            fresh = [self._open(suffix) for suffix, _, _ in files]
+        except OSError:
+            # No place to keep it: the next job must not find it in its own.
+            self._throw_output_away()
+            return *sizes, ""
+        for (_, descriptor, _), new in zip(files, fresh, strict=True):
+            os.dup2(new, descriptor, inheritable=False)
+            os.close(new)
+        return *sizes, folder
+
+    def _put_file_away(self, path: str, descriptor: int, kept: str) -> None:
+        try:
+            os.rename(path, kept)
+        except FileNotFoundError:  # somebody has removed the folder: what was printed is still open here
+            source = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+            target = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            while data := self.calls.read(source, _MAX_MESSAGE):
+                self.calls.write(target, data)
+            os.close(source)
+            os.close(target)
+
+    def _answer(self, *message: Any) -> None:
+        self._send(marshal.dumps(message))
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self.calls.write(self.socket, data)
+        except OSError:
+            self.owner_is_there = False  # what it sent ahead is not begun any more
+
+
+def _open_ledger(path: str) -> int:
+    """-1: there is none."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def _found(program: bytes, path: bytes) -> bytes:
+    """posix_spawnp looks in this process's PATH, but the job has one of its own."""
+    if b"/" in program:
+        return program
+    for folder in path.split(b":"):
+        candidate = os.path.join(folder or b".", program)
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    raise FileNotFoundError(2, "not found", program)
+
+
+def main() -> None:
+    socket, permits, packets, peak, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
+    descriptors = int(packets), int(peak)
+    if limits:
+        from slot_launcher_start import set_limits  # the file beside this
+
+        set_limits(limits)
+    launcher.become_subreaper()
+    if attach == [""]:  # they are not made yet
+        from slot_launcher_start import receive_groups
+
+        attach, descriptors = receive_groups(int(socket))
+    for path in attach:
+        try:
+            descriptor = os.open(path, os.O_WRONLY)
+            os.write(descriptor, b"0")
+            os.close(descriptor)
+        except OSError as error:
+            os.write(int(socket), marshal.dumps(("failed", error.errno or 0, "join", path)))
+            return
+    nothing = os.open("/dev/null", os.O_RDWR)
+    for place in (0, 1, 2):
+        os.dup2(nothing, place)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
+    for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
+        _signal.signal(number, _signal.SIG_IGN)
+    try:
+        slot = SlotLauncher((int(socket), int(permits)), descriptors, files, ledger, logs)
+    except OSError as error:
+        name = launcher.as_text(error.filename)
+        os.write(int(socket), marshal.dumps(("failed", error.errno or 0, "open", name)))
+        return
+    slot.groups = [os.path.dirname(path) for path in attach]
+    if leash:
+        from launcher_leash import end_slot_with_owner
+
+        end_slot_with_owner(slot.groups, slot.remove_files)
+    slot.run()

@@ -1,0 +1,238 @@
+"""Ledger of slot jobs: a file with a cell for every job that was sent to a slot's launcher. Should this
+process be killed before the store knows of the job, the next joblens records it from there.
+
+The owner describes a job in its cell before it sends the job, and frees the cell when the store has the job's
+end. The launcher notes in the cell that it begins the job, and then how the job ended (slot_launcher.py).
+Nothing is synced to disk: the page cache outlives a killed process. Every few seconds the owner writes a cell
+over its whole length, so that its pages are charged to the owner's group and dirty already when the launcher
+writes to them: nothing of it counts for the job."""
+
+import contextlib
+import marshal
+import os
+import struct
+import time
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from joblens.agent.launcher.launcher import NOTE_BYTES, NOTE_HEAD_BYTES
+from joblens.files.private import create_with
+from joblens.model.jobs.job import Job, Owner
+from joblens.model.values.ids import new_uuid
+
+_SUFFIX = ".ledger"
+_USED, _FREE = b"used", b"free"
+_HEAD = struct.Struct("<4sII")  # of a cell: state, number of pages, length of the description
+_HEAD_BYTES = _HEAD.size
+_NOTES_PAGES = 2  # begin, end
+_REFILL_S = 5.0  # less than the kernel takes to write a page back
+_encode, _head = msgspec.msgpack.Encoder().encode, _HEAD.pack
+
+
+class SentJob(Struct, frozen=True, array_like=True):
+    """A job without its secrets, as it is recorded, and how its output is handled."""
+
+    job: Job
+    folder: str = ""
+    streams: str = ""
+
+
+class Begin(Struct, frozen=True):
+    at_us: int
+    mono_ns: int
+    slot: str  # name
+    can_reset_peak: bool
+    reaped_s: tuple[float, float]  # user and system CPU of jobs before it; known where there are no groups
+    counters: list[bytes]  # contents of the files of the slot's groups; empty: too large, or there are none
+
+
+class End(Struct, frozen=True):
+    at_us: int
+    answer: tuple[Any, ...]  # the launcher's "done" or "failed"
+
+
+class LedgerJob(Struct, frozen=True, kw_only=True):
+    """A job that a launcher has begun."""
+
+    sent: SentJob
+    begin: Begin
+    end: End | None  # None: it still runs, or its launcher was killed
+    path: str
+    place: int
+
+    @property
+    def uuid(self) -> str:
+        return self.sent.job.uuid
+
+
+class SlotLedger:
+    """The owner's side, on the thread of the slots. Jobs run without one where no file can be made."""
+
+    def __init__(self, spool_dir: str, owner: Owner) -> None:
+        self.name = f"slots-{new_uuid()}"
+        self.path = os.path.join(spool_dir, self.name + _SUFFIX)
+        self._cells: dict[str, tuple[int, int]] = {}  # uuid -> place, pages
+        self._free: defaultdict[int, list[int]] = defaultdict(list)  # pages -> places
+        self._filled_at_s: dict[int, float] = {}  # place -> when its whole length was written
+        self._end = NOTE_BYTES
+        self._file = -1
+        try:
+            self._file = create_with(self.path, msgspec.json.encode(owner))
+        except OSError:
+            self.path = ""
+
+    def add(self, sent: SentJob) -> int:
+        """-> the place for the launcher's notes; -1: none. The same for a job that comes again."""
+        if self._file < 0:
+            return -1
+        uuid = sent.job.uuid
+        known = self._cells.get(uuid)
+        if known is None:
+            known = self._write_cell(_encode(sent))
+            if known is None:
+                return -1
+            self._cells[uuid] = known
+        place, pages = known
+        return place + (pages - _NOTES_PAGES) * NOTE_BYTES
+
+    def _write_cell(self, text: bytes) -> tuple[int, int] | None:
+        """-> place, pages; None: the disk is full"""
+        pages = -(-(_HEAD_BYTES + len(text)) // NOTE_BYTES) + _NOTES_PAGES
+        free = self._free[pages]
+        place = free[-1] if free else self._end
+        cell = _head(_USED, pages, len(text)) + text
+        now_s = time.monotonic()
+        is_filled = now_s - self._filled_at_s.get(place, 0.0) <= _REFILL_S
+        if not is_filled:
+            cell = cell.ljust(pages * NOTE_BYTES, b"\0")
+        if not _is_written(self._file, cell, place):
+            return None
+        if not is_filled:
+            self._filled_at_s[place] = now_s
+        if free:
+            free.pop()
+        else:
+            self._end += pages * NOTE_BYTES
+        return place, pages
+
+    def remove(self, uuids: Iterable[str]) -> None:
+        """Jobs whose end the store has, or that will never begin."""
+        for uuid in uuids:
+            place, pages = self._cells.pop(uuid, (-1, 0))
+            if pages:
+                _is_written(self._file, _FREE, place)
+                self._free[pages].append(place)
+
+    def close(self, unwritten: Container[str] = ()) -> None:
+        """`unwritten`: jobs that the store refused. The next joblens finds them in the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+            if not any(uuid in unwritten for uuid in self._cells):
+                with contextlib.suppress(OSError):
+                    os.unlink(self.path)
+
+
+# ---- the next joblens --------------------------------------------------------------------------------------
+
+
+def ledgers(spool_dir: str) -> list[str]:
+    """Paths."""
+    try:
+        names = os.listdir(spool_dir)
+    except OSError:
+        return []
+    return [os.path.join(spool_dir, name) for name in names if name.endswith(_SUFFIX)]
+
+
+def ledger_owner(path: str) -> Owner | None:
+    """None: the file is gone, was just made, or belongs to another user."""
+    with _opened(path) as file:
+        if file >= 0:
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                return msgspec.json.decode(os.pread(file, NOTE_BYTES, 0).rstrip(b"\0"), type=Owner)
+    return None
+
+
+def jobs_begun(path: str) -> list[LedgerJob]:
+    """Jobs whose end the owner did not see into the store."""
+    with _opened(path) as file:
+        return list(_jobs_begun(file, path)) if file >= 0 else []
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    """-1 unless this user has written it: what it says is believed."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        yield -1
+        return
+    try:
+        yield file if os.fstat(file).st_uid == os.geteuid() else -1
+    finally:
+        os.close(file)
+
+
+def read_again(job: LedgerJob) -> LedgerJob:
+    """Its end may have been noted since."""
+    with _opened(job.path) as file:
+        found = _job_at(file, job.path, job.place) if file >= 0 else None
+    return found if found is not None and found.uuid == job.uuid else job
+
+
+def _jobs_begun(file: int, path: str) -> Iterator[LedgerJob]:
+    place = NOTE_BYTES
+    while len(head := os.pread(file, _HEAD_BYTES, place)) == _HEAD_BYTES:
+        _, pages, _ = _HEAD.unpack(head)
+        if not pages:
+            return  # its owner was killed in between
+        job = _job_at(file, path, place)
+        if job is not None:
+            yield job
+        place += pages * NOTE_BYTES
+
+
+def _job_at(file: int, path: str, place: int) -> LedgerJob | None:
+    """None: the cell is free, or no launcher has begun its job."""
+    head = os.pread(file, _HEAD_BYTES, place)
+    state, pages, length = _HEAD.unpack(head) if len(head) == _HEAD_BYTES else (_FREE, 0, 0)
+    if state != _USED:
+        return None
+    notes = place + (pages - _NOTES_PAGES) * NOTE_BYTES
+    text = os.pread(file, length, place + _HEAD_BYTES)
+    with contextlib.suppress(msgspec.MsgspecError, ValueError, TypeError, EOFError):
+        sent = msgspec.msgpack.decode(text, type=SentJob)
+        begin = _note(file, notes, sent.job.uuid)
+        if begin is not None:
+            end = _note(file, notes + NOTE_BYTES, sent.job.uuid)
+            return LedgerJob(
+                sent=sent,
+                begin=Begin(begin[0], *begin[1]),
+                end=None if end is None else End(*end),
+                path=path,
+                place=place,
+            )
+    return None
+
+
+def _note(file: int, place: int, uuid: str) -> tuple[int, Any] | None:
+    """-> µs UTC, what was noted; None: nothing, or only a part of it"""
+    data = os.pread(file, NOTE_BYTES, place)
+    if data[:36] != uuid.encode():
+        return None
+    at_us, length = int.from_bytes(data[36:44], "little"), int.from_bytes(data[44:48], "little")
+    text = data[NOTE_HEAD_BYTES : NOTE_HEAD_BYTES + length]
+    return (at_us, marshal.loads(text)) if len(text) == length else None
+
+
+def _is_written(file: int, data: bytes, place: int) -> bool:
+    """Whether all of it is: a full disk may take a part."""
+    try:
+        return os.pwrite(file, data, place) == len(data)
+    except OSError:
+        return False

@@ -1,0 +1,1 @@
+"""Accounting of one job: meter, samples, limits that joblens watches itself, outcome."""

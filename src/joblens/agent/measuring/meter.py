@@ -1,0 +1,267 @@
+"""Reads one job's probes and puts a Sample together, counters since the job's start."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from joblens.agent.instruments.other_probes import OtherProbes
+from joblens.agent.runtime.measuring_budget import MEASURED, pause_ns
+from joblens.model.jobs.exit_usage import ExitUsage
+from joblens.model.jobs.sample import DeviceIo, Sample
+from joblens.ports.clock import Clock
+from joblens.ports.probe import Probe
+from joblens.probes.proc.process_tree import ProcessTreeProbe
+from joblens.probes.proc.processes import IO_FIELDS, ProcessesProbe
+
+# Fields that only ever grow; the value at the start is taken off. All others are as they stand.
+COUNTERS = frozenset(
+    {
+        "cpu_total_usec",
+        "cpu_user_usec",
+        "cpu_system_usec",
+        "cpu_periods",
+        "cpu_throttled_periods",
+        "cpu_throttled_usec",
+        "cpu_some_usec",
+        "cpu_full_usec",
+        "memory_some_usec",
+        "memory_full_usec",
+        "io_some_usec",
+        "io_full_usec",
+        "faults_minor",
+        "faults_major",
+        "oom_events",
+        "oom_kills",
+        "io_read_bytes",
+        "io_write_bytes",
+        "io_read_ops",
+        "io_write_ops",
+        "io_call_read_bytes",
+        "io_call_write_bytes",
+        "io_call_reads",
+        "io_call_writes",
+        "memory_limit_events",
+        "pids_limit_events",
+        "network_rx_bytes",
+        "network_tx_bytes",
+        "network_rx_packets",
+        "network_tx_packets",
+        "network_tcp_rx_bytes",
+        "network_tcp_tx_bytes",
+        "network_udp_rx_bytes",
+        "network_udp_tx_bytes",
+        "network_ipv6_rx_bytes",
+        "network_ipv6_tx_bytes",
+        "instructions",
+        "cycles",
+        "cpu_migrations",
+        "context_switches",
+        "host_energy_package_uj",
+        "host_energy_dram_uj",
+    }
+)
+_DEVICE_TOTALS = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")
+_REAPED_FIELDS = ("cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_major")
+
+
+class JobMeter:
+    """`probe` gives the job's totals. `details`, where there is one, looks at each process.
+    `probe_counts_reaped` is False for the process tree, which sees only who is alive. `others` measure
+    what is beside the group; one of them failing is its own affair."""
+
+    def __init__(
+        self,
+        probe: Probe,
+        details: Probe | None,
+        host: Probe,
+        clock: Clock,
+        *,
+        probe_counts_reaped: bool,
+        others: Sequence[Probe] = (),
+    ) -> None:
+        self.probe = probe
+        self.details = details
+        self.others = OtherProbes(others)
+        self._host = host
+        self._clock = clock
+        self._probe_counts_reaped = probe_counts_reaped
+        self._base: dict[str, Any] = {}
+        self._io_base: dict[str, Any] = {}
+        self._knows_devices = True
+        self._high: dict[str, int] = {}
+        self._last_seen: dict[str, int] = {}  # by the one who measured before
+        self._start_mono_ns = 0
+        self._details_due_ns = 0
+        self.has_end = False  # the last sample was read after the job's end
+        MEASURED.add(self)
+        self._lock = threading.RLock()  # what looks at the job beside its totals may ask who is alive
+
+    def take_base(self) -> dict[str, int]:
+        """Called when the job's process waits in its group, just before it becomes the job."""
+        reading = {**self.others.read(), **self.probe.read()}
+        # From nothing there is nothing to take off, and most counters begin with nothing.
+        self._base = {
+            name: value
+            for name, value in reading.items()
+            if value and (name in COUNTERS or name == "devices")
+        }
+        if self.details is not None:
+            # What the waiting process has read and written so far is ours, not the job's.
+            self._io_base = self.details.read()
+        for probe in (self.probe, self.details):
+            if isinstance(probe, ProcessTreeProbe | ProcessesProbe):
+                probe.forget_peaks()
+        return {name: value for name, value in self._base.items() if name != "devices"}
+
+    def start_at(self, mono_ns: int) -> None:
+        self._start_mono_ns = mono_ns
+
+    def resume(self, base: Mapping[str, int], start_mono_ns: int, last: Sample | None = None) -> None:
+        """Goes on with a job that another process began to measure; `last` is what it saw last."""
+        self._base = {name: value for name, value in base.items() if name in COUNTERS}
+        # How much of it was on which device is written down nowhere: it can be told only from nothing.
+        self._knows_devices = not any(base.get(name) for name in _DEVICE_TOTALS)
+        self._start_mono_ns = start_mono_ns
+        for name in (*_REAPED_FIELDS, *IO_FIELDS) if last is not None else ():
+            value = getattr(last, name)
+            if value is not None:
+                self._high[name] = value
+        if last is not None:
+            self._last_seen = {name: value for name in COUNTERS if (value := getattr(last, name)) is not None}
+
+    def counter_files(self) -> list[str]:
+        """Files that tell the job's totals at its end; empty: no group counts them."""
+        probe = getattr(self.probe, "main", self.probe)  # of several trees
+        files: list[str] = getattr(probe, "noted_files", list)()
+        return files
+
+    def read_totals_by(self, probe: Probe) -> None:
+        """Takes the job's totals from a probe of its groups from now on. Closes the one before."""
+        with self._lock:
+            self.probe, earlier = probe, self.probe
+            self._probe_counts_reaped = True
+        earlier.close()
+
+    def sample(self, reaped: ExitUsage, *, final: bool = False, goes_on: bool = False) -> Sample:
+        """`reaped` is what the launcher has waited for so far: it was read before the living are. `final`:
+        the last one; the job itself `goes_on` where only the looking ends."""
+        with self._lock:
+            at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
+            if final and (look_at_all := getattr(self.probe, "look_at_all", None)):
+                look_at_all()  # of a process tree
+            fields = self._beside(self.others.read(), self.probe.read())
+            if final and not goes_on:
+                self._add_io(fields, {}, reaped)
+            elif self.details is not None and (final or mono_ns >= self._details_due_ns):
+                cpu_before_ns = time.thread_time_ns()
+                self._add_io(fields, self.details.read(), reaped)
+                cost_ns = time.thread_time_ns() - cpu_before_ns
+                self._details_due_ns = mono_ns + pause_ns(cost_ns)
+            self.has_end = final
+            return self._put_together(fields, reaped, at_us, mono_ns)
+
+    def look(self, reaped: ExitUsage) -> Sample:
+        """A sample that nobody keeps, of the job's totals alone: much of what is read beside them is told
+        once, and belongs in one that is kept."""
+        with self._lock:
+            at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
+            return self._put_together(self._since_start(self.probe.read()), reaped, at_us, mono_ns)
+
+    def beside(self) -> dict[str, Any]:
+        """What was read last beside the job's totals, when there is nobody left to count those of."""
+        with self._lock:
+            return {**self._beside(self.others.read(), {}), **self._host.read()}
+
+    def living(self) -> list[int]:
+        """The job's processes where only the process tree knows them."""
+        with self._lock:
+            pids: list[int] = self.probe.descendants()  # type: ignore[attr-defined]
+            return pids
+
+    def close(self) -> None:
+        MEASURED.discard(self)
+        self.probe.close()
+        self.others.close()
+        if self.details is not None:
+            self.details.close()
+
+    def _put_together(self, fields: dict[str, Any], reaped: ExitUsage, at_us: int, mono_ns: int) -> Sample:
+        if not self._probe_counts_reaped:
+            self._add_reaped(fields, reaped)
+        fields.update(self._host.read())
+        return Sample(at_us=at_us, elapsed_us=(mono_ns - self._start_mono_ns) // 1000, **fields)
+
+    def _beside(self, others: dict[str, Any], totals: dict[str, Any]) -> dict[str, Any]:
+        """Both since the start; what the totals have is the better source."""
+        fields = self._since_start({**others, **totals})
+        if self._last_seen:
+            self._go_on(fields, others)
+        return fields
+
+    def _since_start(self, reading: dict[str, Any]) -> dict[str, Any]:
+        for name, base in self._base.items():
+            if name == "devices":
+                reading["devices"] = devices_since(reading.get("devices") or {}, base or {})
+            elif name in reading:
+                reading[name] = max(0, reading[name] - base)
+        if not self._knows_devices:
+            reading.pop("devices", None)
+        return reading
+
+    def _go_on(self, fields: dict[str, Any], others: Mapping[str, Any]) -> None:
+        """Counters that began anew with us go on from where they were last seen."""
+        for name, seen in self._last_seen.items():
+            if name in others and fields[name] < seen:
+                self._base[name] = self._base.get(name, 0) - (seen - fields[name])
+                fields[name] = seen
+        # Some are not told every time.
+        self._last_seen = {name: seen for name, seen in self._last_seen.items() if name not in fields}
+
+    def _add_io(self, fields: dict[str, Any], living: dict[str, Any], reaped: ExitUsage) -> None:
+        """What living processes did (each counts what it has reaped) plus what the launcher reaped."""
+        fields.update({name: value for name, value in living.items() if name not in IO_FIELDS})
+        for name in IO_FIELDS:
+            done = getattr(reaped, name)
+            if name in fields or done is None or (living and name not in living):
+                continue  # the group's own counter is the better source, or a part is unknown
+            alive = max(0, living[name] - self._io_base.get(name, 0)) if living else 0
+            fields[name] = self._never_back(name, done + alive)
+
+    def _add_reaped(self, fields: dict[str, Any], reaped: ExitUsage) -> None:
+        for name, done in (
+            ("cpu_user_usec", reaped.user_usec),
+            ("cpu_system_usec", reaped.system_usec),
+            ("faults_minor", reaped.faults_minor),
+            ("faults_major", reaped.faults_major),
+        ):
+            fields[name] = self._never_back(name, fields.get(name, 0) + done)
+        fields["cpu_total_usec"] = fields["cpu_user_usec"] + fields["cpu_system_usec"]
+        for name in IO_FIELDS:
+            if name in fields:
+                done = getattr(reaped, name)
+                fields[name] = self._never_back(name, fields[name] + (done or 0))
+                if done is None and not fields[name]:
+                    del fields[name]  # what has ended did something, and nobody knows what
+
+    def _never_back(self, name: str, value: int) -> int:
+        # A process that ends between two readings is for a moment in neither; a counter
+        # must not go back for that.
+        highest = max(value, self._high.get(name, 0))
+        self._high[name] = highest
+        return highest
+
+
+def devices_since(now: dict[str, DeviceIo], base: dict[str, DeviceIo]) -> dict[str, DeviceIo]:
+    nothing = DeviceIo()
+    return {
+        name: DeviceIo(
+            read_bytes=io.read_bytes - base.get(name, nothing).read_bytes,
+            write_bytes=io.write_bytes - base.get(name, nothing).write_bytes,
+            read_ops=io.read_ops - base.get(name, nothing).read_ops,
+            write_ops=io.write_ops - base.get(name, nothing).write_ops,
+            discard_bytes=io.discard_bytes - base.get(name, nothing).discard_bytes,
+            discard_ops=io.discard_ops - base.get(name, nothing).discard_ops,
+        )
+        for name, io in now.items()
+    }

@@ -1,0 +1,309 @@
+"""The head of a job that a cluster has given nodes to: tells its command of them, has an agent on each of the
+others, hears of tasks that the cluster starts for it here, and puts together what all of them say."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from joblens.agent.cgroups.groups import JobGroups
+from joblens.agent.launcher.launch import LaunchPlan
+from joblens.agent.measuring.accounting import PROCESS_TREE
+from joblens.agent.measuring.meter import JobMeter
+from joblens.agent.nodes.messages import END, KILL, NodeOrder, NodeReport, ReportReader
+from joblens.agent.nodes.parts import merged_usage, with_tasks
+from joblens.agent.nodes.task_door import TaskDoor, write_prolog
+from joblens.agent.nodes.task_joining import FOLLOWED, join_or_follow
+from joblens.engine.life.job_life import EndCause
+from joblens.model.jobs.details import Details, NodePart, NodeTable
+from joblens.model.jobs.job import Job, Outcome, Status
+from joblens.ports.clock import Clock
+from joblens.ports.node_agents import NodeAgents, NodeProcesses
+from joblens.probes.proc.several_trees import SeveralTrees
+
+_READY_S = 20.0  # for agents to come, before the job is started without them
+_LAST_WORDS_S = 10.0
+_TABLE_EVERY_S = 5.0
+_PROLOG = "SLURM_TASK_PROLOG"
+_FILES = ("prolog", "nodes", "doors")
+
+
+class NodeDesk:
+    """Of one attempt of one job. Also a DetailProbe: what is known of the other nodes so far."""
+
+    name = "nodes"
+    interval_s = _TABLE_EVERY_S
+
+    def __init__(
+        self,
+        job: Job,
+        agents: NodeAgents,
+        clock: Clock,
+        folder: str,
+        *,
+        cgroup_parent: str | None = None,
+        is_seen_by_all: bool = False,
+    ) -> None:
+        """`folder`: for a few small files; `is_seen_by_all`: it is known that every node sees it."""
+        self._is_seen_by_all = is_seen_by_all
+        self._job = job
+        self._agents = agents
+        self._clock = clock
+        self._here = agents.allocation.here
+        self._others = agents.allocation.others(_nodes_of(job, agents))
+        self._parent = cgroup_parent or ""
+        self._files = {name: os.path.join(folder, f"{job.uuid}.{name}") for name in _FILES}
+        self._reports: dict[str, NodeReport] = {}
+        self._process: NodeProcesses | None = None
+        self._reader = ReportReader()
+        self._changed = threading.Condition()
+        self._is_silent = False  # nothing more will come from the agents
+        self._door: TaskDoor | None = None
+        self._on_over: Callable[[EndCause], None] | None = None
+        self._why_no_prolog = ""
+        self._accounting = ""
+        self._errors: list[str] = []
+        self.details = Details()  # what each node had in it, once it is over
+
+    # ---- before the job ------------------------------------------------------------------------------
+
+    def begin(self, plan: LaunchPlan) -> LaunchPlan:
+        """-> what the command is told of its nodes. Waits for agents on the others, not for ever."""
+        env: dict[str, str] = {}
+        prolog = self._files["prolog"]
+        is_slurm = self._agents.allocation.engine == "slurm"
+        if is_slurm:
+            try:
+                write_prolog(prolog, self._job.uuid, plan.env.get(_PROLOG, ""))
+            except OSError as error:
+                self._why_no_prolog = str(error)
+        if self._others:
+            self._start_agents()
+            self._wait_until_ready()
+            env |= self._node_variables()
+        # Slurm fails tasks that do not find their prolog: it has to be seen on every node they may run on.
+        if is_slurm and not self._why_no_prolog and self._is_seen_everywhere():
+            env[_PROLOG] = prolog
+        return replace(plan, env={**plan.env, **env})
+
+    def watch(
+        self,
+        meter: JobMeter,
+        groups: JobGroups | None,
+        *,
+        on_over: Callable[[EndCause], None],
+        on_follow: Callable[[], None],
+    ) -> None:
+        """Tasks that begin here count as the job's from now on. `on_over`: a limit was passed on another
+        node; `on_follow`: a task could only be followed. Both on threads of the desk's own."""
+        self._on_over = on_over
+        self._accounting = groups.kind if groups is not None else PROCESS_TREE
+        trees = SeveralTrees(meter.probe)
+        meter.probe = trees
+
+        def take(pid: int) -> str:
+            told = join_or_follow(pid, groups, trees)
+            if told == FOLLOWED:
+                on_follow()
+            return told
+
+        try:
+            self._door = TaskDoor(self._job.uuid, self._here, take)
+        except OSError as error:
+            self._errors.append(f"tasks that Slurm starts here are not counted: {error}")
+
+    def _start_agents(self) -> None:
+        asked = self._job.requirements if self._job.enforce and self._job.limits_resources else None
+        order = NodeOrder(
+            uuid=self._job.uuid,
+            memory_bytes=asked.memory_bytes if asked else None,
+            cpus=asked.cpus if asked else None,
+            pids=asked.pids if asked else None,
+            interval_s=self._job.interval_s,
+            accounting=self._job.accounting,
+            probes=self._job.probes,
+            cgroup_parent=self._parent,
+            prolog=self._files["prolog"],
+        )
+        words = [
+            sys.executable,
+            "-P",
+            "-m",
+            "joblens.app.clusters.node_agent",
+            msgspec.json.encode(order).decode(),
+        ]
+        try:
+            self._process = self._agents.start(self._others, words)
+        except OSError as error:
+            self._reader.said.append(f"agents could not be started: {error}")
+            self._is_silent = True
+            return
+        threading.Thread(target=self._listen, name="joblens-nodes", daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            report = self._reader.feed(line)
+            if report is None:
+                continue
+            with self._changed:
+                self._reports[report.part.node] = report
+                self._changed.notify_all()
+            if report.over and self._on_over is not None:
+                self._on_over(EndCause(report.over))
+        with self._changed:
+            self._is_silent = True
+            self._changed.notify_all()
+
+    def _wait_until_ready(self) -> None:
+        deadline_s = time.monotonic() + _READY_S
+        with self._changed:
+            while not self._is_silent and len(self._reports) < len(self._others):
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    return
+                self._changed.wait(left_s)
+
+    def _is_seen_everywhere(self) -> bool:
+        """By everyone in the allocation, whether the job is meant for that node or not."""
+        if self._is_seen_by_all:
+            return True
+        seen = {node for node, report in self._reports.items() if report.has_prolog}
+        return seen >= set(self._agents.allocation.nodes) - {self._here}
+
+    def _node_variables(self) -> dict[str, str]:
+        nodes = (self._here, *self._others)
+        variables = {"JOBLENS_NODES": str(len(nodes)), "JOBLENS_NODE_LIST": ",".join(nodes)}
+        with contextlib.suppress(OSError):
+            with open(self._files["nodes"], "w", encoding="utf-8") as file:
+                file.write("".join(f"{node}\n" for node in nodes))
+            variables["JOBLENS_NODE_FILE"] = self._files["nodes"]
+            variables |= self._agents.variables(self._job.uuid, self._files["doors"])
+        return variables
+
+    # ---- while it runs ---------------------------------------------------------------------------------
+
+    def read(self) -> Details:
+        return (
+            Details(nodes=self._table(NodePart(node=self._here, is_first=True)))
+            if self._others
+            else Details()
+        )
+
+    def kill(self) -> None:
+        """What of the job runs on the other nodes."""
+        self._say(KILL)
+
+    # ---- the end ---------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """The command has ended: everybody looks once more."""
+        if self._door is not None:
+            self._door.close()
+        self._say(END)
+        deadline_s = time.monotonic() + _LAST_WORDS_S
+        with self._changed:
+            while not self._is_silent and not all(report.is_final for report in self._all_reports()):
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    break
+                self._changed.wait(left_s)
+
+    def completed(self, outcome: Outcome) -> Outcome:
+        """-> that of all nodes together."""
+        door = self._door
+        if door is not None and door.taken:
+            outcome = replace(outcome, usage=with_tasks(outcome.usage))
+        if not self._others:
+            return outcome
+        first = NodePart(
+            node=self._here,
+            usage=outcome.usage,
+            processes=door.taken if door is not None else None,
+            tasks=tuple(sorted(door.ranks)) if door is not None else (),
+            is_first=True,
+            accounting=self._accounting,
+            error="; ".join(dict.fromkeys([*self._errors, *(door.errors if door is not None else ())])),
+        )
+        table = self._table(first, is_over=True)
+        self.details = Details(nodes=table)
+        outcome = replace(outcome, usage=merged_usage(outcome.usage, table.nodes[1:]))
+        killed = [part.node for part in table.nodes[1:] if part.usage.oom_kills]
+        if killed and outcome.status is Status.FAILED and outcome.reason in ("exited", "signal"):
+            why = f"the kernel killed it for lack of memory on {', '.join(killed)}"
+            # The command only tells what became of those that ended because of it.
+            outcome = replace(outcome, reason="out-of-memory", error=why, exit_code=self._job.oom_exit_code)
+        return outcome
+
+    def close(self) -> None:
+        if self._door is not None:
+            self._door.close()
+        if self._process is not None:
+            _let_go(self._process)
+        for path in self._files.values():
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def _all_reports(self) -> list[NodeReport]:
+        nothing = NodeReport(part=NodePart(node=""))
+        return [self._reports.get(node, nothing) for node in self._others]
+
+    def _table(self, first: NodePart, *, is_over: bool = False) -> NodeTable:
+        parts = []
+        for node, report in zip(self._others, self._all_reports(), strict=True):
+            part = replace(report.part, node=node)
+            if is_over and not report.is_final:
+                part = replace(part, error="; ".join(filter(None, (part.error, self._why_missing(node)))))
+            elif is_over and self._why_unseen():
+                part = replace(part, error="; ".join(filter(None, (part.error, self._why_unseen()))))
+            parts.append(part)
+        return NodeTable(at_us=self._clock.now_us(), nodes=(first, *parts))
+
+    def _why_missing(self, node: str) -> str:
+        said = f": {self._reader.said[-1]}" if self._reader.said else ""
+        if node not in self._reports:
+            return f"no agent of joblens came up there{said}"
+        return f"the agent of joblens there ended before the job did{said}"
+
+    def _why_unseen(self) -> str:
+        """Why tasks there were announced to nobody."""
+        if self._why_no_prolog:
+            return f"its tasks were not announced: {self._why_no_prolog}"
+        if self._agents.allocation.engine == "slurm" and not self._is_seen_everywhere():
+            return f"its tasks were not announced: {self._files['prolog']} is not seen on every node"
+        return ""
+
+    def _say(self, word: str) -> None:
+        if self._process is None or self._process.stdin is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            self._process.stdin.write(f"{word}\n".encode())
+            self._process.stdin.flush()
+
+
+def _nodes_of(job: Job, agents: NodeAgents) -> int:
+    """Of a queue's job what it asked for; who types a command into an allocation means all of it."""
+    asked = job.requirements.nodes
+    return asked or (1 if job.queue else len(agents.allocation.nodes))
+
+
+def _let_go(process: NodeProcesses) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(2.0)
+    except (subprocess.TimeoutExpired, TimeoutError):
+        process.terminate()
+        threading.Thread(target=process.wait, daemon=True).start()
+        return
+    if process.stdout is not None:
+        with contextlib.suppress(OSError):
+            process.stdout.close()

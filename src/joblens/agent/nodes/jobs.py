@@ -1,0 +1,54 @@
+"""Which of this process's jobs may have tasks that are nobody's children here, and how the other nodes of
+each are reached."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from joblens.model.clusters.allocation import NodeDoors
+from joblens.model.jobs.job import Job
+from joblens.ports.node_agents import NodeAgents
+
+if TYPE_CHECKING:  # most jobs run nowhere near a cluster
+    from joblens.agent.nodes.job import NodeDesk
+    from joblens.agent.session.context import Kit
+
+
+class NodeDesks:
+    """`agents`: of what a cluster has given to this process; `by_doors`: of jobs that bring a way along."""
+
+    def __init__(
+        self,
+        agents: NodeAgents | None,
+        by_doors: Callable[[NodeDoors], NodeAgents],
+        cgroup_parent: str | None = None,
+    ) -> None:
+        self._agents = agents
+        self._by_doors = by_doors
+        self._parent = cgroup_parent
+        self._doors: dict[str, NodeDoors] = {}
+        self._shared_dir = ""
+
+    def share(self, folder: str) -> None:
+        """A private folder that every node of the allocation sees."""
+        self._shared_dir = folder
+
+    def lend(self, uuid: str, doors: NodeDoors) -> None:
+        """Before the job is started; on any thread."""
+        self._doors[uuid] = doors
+
+    def __call__(self, kit: "Kit", job: Job) -> "NodeDesk | None":
+        doors = self._doors.pop(job.uuid, None)
+        agents = self._agents if doors is None else self._by_doors(doors)
+        if agents is None or job.container is not None or job.attached:
+            return None
+        from joblens.agent.nodes.job import NodeDesk
+
+        folder = self._shared_dir if doors is None else ""
+        return NodeDesk(
+            job,
+            agents,
+            kit.clock,
+            folder or kit.spool_dir,
+            cgroup_parent=self._parent,
+            is_seen_by_all=bool(folder),
+        )

@@ -1,0 +1,153 @@
+"""What of a job runs on one of its other nodes, measured there. Nothing of it is started by us: its tasks
+are announced (`agent.task_door`) and moved into a group, or followed where that cannot be."""
+
+import os
+import threading
+
+from joblens.agent.instruments.table import NO_INSTRUMENTS, Instruments, Watched
+from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant, limit
+from joblens.agent.measuring.job_processes import signal_each
+from joblens.agent.measuring.limit_watch import CALM_S, CLOSE_S, LimitWatch
+from joblens.agent.measuring.meter import JobMeter
+from joblens.agent.measuring.outcome import origins_of, origins_so_far
+from joblens.agent.nodes.messages import NodeOrder
+from joblens.agent.nodes.task_joining import join_or_follow
+from joblens.analysis.numbers.running import RunningSummary
+from joblens.analysis.numbers.usage import total_usage
+from joblens.engine.life.job_life import EndCause
+from joblens.model.errors import ProbeError
+from joblens.model.jobs.details import NodePart
+from joblens.model.jobs.exit_usage import NOTHING_REAPED
+from joblens.model.jobs.job import Job, Requirements
+from joblens.ports.clock import Clock
+from joblens.probes.cgroup.probe import CgroupProbe
+from joblens.probes.host.machine_load import HostProbe
+from joblens.probes.proc.processes import ProcessesProbe
+from joblens.probes.proc.several_trees import SeveralTrees
+
+_SIGKILL = 9
+
+
+class NodeMeasurement:
+    """`take` comes from the door's thread, everything else from one other."""
+
+    def __init__(self, order: NodeOrder, node: str, clock: Clock, accountant: Accountant) -> None:
+        self._node = node
+        self._clock = clock
+        self._lock = threading.Lock()
+        job = _stand_in(order)
+        self._groups = accountant.groups_for_process(job.uuid, job.accounting, None)
+        limits = limit(job, self._groups)
+        self._watch = LimitWatch(limits.watched_memory_bytes, limits.watched_pids)
+        main = CgroupProbe(self._groups.paths, self._groups.kind) if self._groups else None
+        self._trees = SeveralTrees(main)
+        self._instruments = Instruments()
+        watched = Watched(
+            job=job,
+            main_pid=None,
+            kind=self._groups.kind if self._groups else "",
+            groups=self._groups.paths if self._groups else {},
+            pids=self.pids,
+            has_new_processes=True,
+        )
+        opened = self._instruments.open(watched, leave_out=_LEFT_OUT) if self._groups else NO_INSTRUMENTS
+        self._opened = opened
+        self._meter = JobMeter(
+            self._trees,
+            ProcessesProbe(self.pids) if self._groups else None,
+            HostProbe(),
+            clock,
+            probe_counts_reaped=True,
+            others=opened.probes,
+        )
+        self._summary = RunningSummary()
+        self._meter.take_base()
+        self._meter.start_at(clock.mono_ns())
+        self._interval_s = order.interval_s
+
+    @property
+    def accounting(self) -> str:
+        return self._groups.kind if self._groups is not None else PROCESS_TREE
+
+    def take(self, pid: int) -> str:
+        return join_or_follow(pid, self._groups, self._trees)
+
+    def pids(self) -> list[int]:
+        return [*(self._groups.pids() if self._groups else ()), *self._trees.followed()]
+
+    @property
+    def pause_s(self) -> float:
+        """Until the next look. What nobody can wait for is looked at often: the end comes without a word."""
+        if self._watch or self._trees.is_following:
+            return CLOSE_S if self._trees.is_following else min(CALM_S, self._watch.interval_s)
+        return self._interval_s
+
+    def look(self) -> EndCause | None:
+        """-> the limit that was passed."""
+        try:
+            sample = self._meter.sample(NOTHING_REAPED)
+        except ProbeError:
+            return None
+        self._summary.add(sample)
+        return self._watch.judge(sample) if self._watch else None
+
+    def part(self, ranks: set[int], taken: int, errors: list[str], *, final: bool = False) -> NodePart:
+        if final:
+            try:
+                self._summary.add(self._meter.sample(NOTHING_REAPED, final=True))
+            except ProbeError as error:
+                errors = [*errors, str(error)]
+        origins = origins_of(self._meter) if final else origins_so_far(self._meter)
+        usage = total_usage(
+            self._summary.samples,
+            None,
+            accounting=self.accounting,
+            sources=origins.sources,
+            unknown=origins.unknown,
+            lower_bounds=origins.lower_bounds,
+            has_end=origins.has_end,
+        )
+        return NodePart(
+            node=self._node,
+            usage=usage,
+            processes=taken,
+            tasks=tuple(sorted(ranks)),
+            accounting=self.accounting,
+            error="; ".join(dict.fromkeys(errors)),
+        )
+
+    def kill(self) -> None:
+        if self._groups is not None:
+            self._groups.kill()
+        for _ in range(_KILL_TRIES):
+            followed = self._trees.followed()
+            if not followed:
+                return
+            signal_each(followed, _SIGKILL)
+
+    def close(self) -> None:
+        self._meter.close()
+        self._opened.close()
+        self._instruments.close()
+        if self._groups is not None:
+            self._groups.remove()
+
+
+_KILL_TRIES = 20
+# They look at single devices or processes and need a job with an owner: what they tell is the first node's.
+_LEFT_OUT = ("gpu", "endpoints", "threads", "memory")
+
+
+def _stand_in(order: NodeOrder) -> Job:
+    """As much of the job as matters on another node."""
+    limits = Requirements(cpus=order.cpus, memory_bytes=order.memory_bytes, pids=order.pids)
+    return Job(
+        uuid=order.uuid,
+        argv=("",),
+        created_at_us=0,
+        requirements=limits,
+        accounting=order.accounting,
+        interval_s=order.interval_s,
+        probes=order.probes,
+        user=str(os.geteuid()),
+    )

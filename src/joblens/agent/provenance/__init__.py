@@ -1,0 +1,1 @@
+"""Environment and files of a job: programs, packages, code, inputs and outputs."""

@@ -1,0 +1,253 @@
+"""What jobs run in is looked up beside them, on a thread of its own: no start waits for it, and an end only
+for a moment, where the job was shorter than the look."""
+
+import os
+import threading
+import time
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from joblens.agent.provenance.command_kind import CommandKind
+from joblens.model.jobs.job import Attempt, Job, Record, is_of_workflow
+from joblens.model.jobs.provenance import Provenance, digest_of
+from joblens.model.jobs.run_link import FileStamp
+from joblens.model.redaction.lasting_env import is_lasting_env
+from joblens.model.writes import JobStarted, ProvenanceSeen, Write
+from joblens.probes.host.machine_load import HostFacts
+from joblens.probes.provenance.file_marks import Mark, are_unchanged
+from joblens.probes.provenance.program_files import shell_of_workflows, starting_words
+
+if TYPE_CHECKING:
+    from joblens.agent.provenance.parts import ProvenanceParts
+    from joblens.agent.runtime.recorder import Recorder
+
+_NO_CHANGE_S = 0.002  # nothing runs and changes a file in less: many starts at once look but once
+_FRESH_S = 2.0  # so long what was found for one kind of command is taken for the next
+_PATIENCE_S = 0.1  # that ends of jobs may wait in all, in the life of a process
+_MOST_KINDS = 500  # of commands, in one process: more are not told apart by the files that they start
+
+
+class _Look:
+    """At the parts of one kind of command."""
+
+    def __init__(self, *, is_after_change: bool = False) -> None:
+        self.is_after_change = is_after_change
+        self.begun_s = time.monotonic()
+        self.begun_at_ns = time.time_ns()
+        self.marks: dict[str, Mark] = {}  # of the files that it depends on, when these were read
+        self.digest = ""
+        self.partial: Provenance | None = None  # without what git has yet to say
+        self.is_done = threading.Event()
+        self._checked_s = 0.0
+
+    def holds(self) -> bool:
+        """For a job that starts now."""
+        now_s = time.monotonic()
+        if self.is_done.is_set() and now_s - self.begun_s > _FRESH_S:
+            return False
+        if now_s - self._checked_s < _NO_CHANGE_S:
+            return True
+        self._checked_s = now_s
+        return are_unchanged(self.marks)
+
+
+class _Asked:
+    """For one job."""
+
+    def __init__(self, look: _Look, *, wants_digests: bool) -> None:
+        self.look = look
+        self.attempt: Attempt | None = None  # written already, to be written again with the digest
+        self.inputs: tuple[FileStamp, ...] = ()
+        self.has_inputs = threading.Event()
+        self.wants_digests = wants_digests
+
+
+class ProvenanceDesk:
+    """`begin` when a job starts, `follow` when that is written, `complete` when it has ended. From any
+    thread."""
+
+    def __init__(
+        self,
+        recorder: "Recorder",
+        host: HostFacts,
+        version: str,
+        job_rlimits: tuple[tuple[int, int, int], ...] = (),
+        *,
+        largest_hashed: int,
+        is_on: bool = True,
+    ) -> None:
+        self._recorder = recorder
+        self._about = host, version, job_rlimits
+        self._largest = largest_hashed
+        self._is_on = is_on
+        self._lock = threading.Lock()
+        self._looks: dict[CommandKind, _Look] = {}
+        self._asked: dict[str, _Asked] = {}
+        self._told: set[str] = set()  # digests that were written
+        self._wanted: SimpleQueue[tuple[CommandKind | None, _Look | None, _Asked | None, Job | None]] = (
+            SimpleQueue()
+        )
+        self._patience_s = _PATIENCE_S
+        self._thread: threading.Thread | None = None
+
+    # ---- whoever looks after jobs ------------------------------------------------------------------
+
+    def begin(self, job: Job) -> str:
+        """-> the digest of what it runs in; '': it is not known yet, and looked up now"""
+        if not self._is_on or job.attached:
+            return ""
+        kind = self._kind(job)
+        with self._lock:
+            look = self._looks.get(kind)
+            is_new = look is None or not look.holds()
+            if is_new:
+                has_changed = look is not None and not are_unchanged(look.marks)
+                look = self._looks[kind] = _Look(is_after_change=has_changed)
+            assert look is not None
+            wants_digests = any(each.digest is None and each.size is not None for each in job.inputs)
+            if look.digest and not wants_digests:
+                return look.digest
+            asked = self._asked[job.uuid] = _Asked(look, wants_digests=wants_digests)
+            if is_new or wants_digests:
+                self._wanted.put((kind, look if is_new else None, asked, job))
+                self._start_thread()
+        return look.digest
+
+    def follow(self, uuid: str, attempt: Attempt) -> None:
+        """That attempt is written; it is written again as soon as what it runs in is known."""
+        with self._lock:
+            asked = self._asked.get(uuid)
+            if asked is None or attempt.provenance:
+                return
+            asked.attempt = attempt
+            digest = asked.look.digest
+        if digest:
+            self._write_again(uuid, asked)
+
+    def complete(self, record: Record) -> Record:
+        """With what it ran in, and its files as it left them."""
+        job, attempt, outcome = record.job, record.attempt, record.outcome
+        with self._lock:
+            asked = self._asked.pop(job.uuid, None)
+        if attempt is None or outcome is None or not self._is_on or job.attached:
+            return record
+        if asked is not None:
+            asked.attempt = None
+            digest = attempt.provenance or self._awaited(asked)
+            if digest:
+                attempt = replace(attempt, provenance=digest)
+            if asked.wants_digests and self._waits_for(asked.has_inputs):
+                outcome = replace(outcome, inputs=asked.inputs)
+        if job.outputs or (not is_of_workflow(job) and (len(job.argv) > 1 or job.is_shell)):
+            from joblens.agent.provenance.job_files import outputs_of
+
+            outputs = outputs_of(job, job.cwd, attempt.started_at_us, self._largest)
+            if outputs:
+                outcome = replace(outcome, outputs=outputs)
+        if attempt is record.attempt and outcome is record.outcome:
+            return record
+        return replace(record, attempt=attempt, outcome=outcome)
+
+    def close(self) -> None:
+        """What is being looked at is not waited for."""
+        if self._thread is not None:
+            self._wanted.put((None, None, None, None))
+
+    def _kind(self, job: Job) -> CommandKind:
+        search = os.environ.get("PATH", "") if job.queue else job.env.get("PATH", "")
+        environment = None
+        if job.background and not job.queue:  # it brings its own
+            environment = tuple(sorted((name, job.env[name]) for name in job.env if is_lasting_env(name)))
+        words: tuple[str, ...] = ()
+        if job.container is None:
+            shell = shell_of_workflows() if job.is_shell and is_of_workflow(job) else "/bin/sh"
+            words = starting_words(job.argv, is_shell=job.is_shell, shell=shell)
+        kind = CommandKind(job.cwd, words, search, environment)
+        if kind not in self._looks and len(self._looks) >= _MOST_KINDS:
+            return CommandKind(job.cwd, (), "", is_one_of_many=True)
+        return kind
+
+    def _awaited(self, asked: _Asked) -> str:
+        look = asked.look
+        if self._waits_for(look.is_done):
+            return look.digest
+        partial = look.partial
+        return "" if partial is None else self._tell(partial)
+
+    def _waits_for(self, event: threading.Event) -> bool:
+        """A moment, where it has not come yet; all of them together are bounded."""
+        if event.is_set():
+            return True
+        began_s = time.monotonic()
+        is_there = self._patience_s > 0 and event.wait(self._patience_s)
+        self._patience_s -= time.monotonic() - began_s
+        return is_there
+
+    def _tell(self, provenance: Provenance) -> str:
+        digest = digest_of(provenance)
+        with self._lock:
+            is_new = digest not in self._told
+            self._told.add(digest)
+        if is_new:
+            self._recorder.put([ProvenanceSeen(digest, provenance)], can_wait=True)
+        return digest
+
+    def _write_again(self, uuid: str, asked: _Asked) -> None:
+        attempt = asked.attempt
+        if attempt is not None:
+            write: Write = JobStarted(uuid, replace(attempt, provenance=asked.look.digest))
+            self._recorder.put([write], can_wait=True)
+
+    # ---- the thread ----------------------------------------------------------------------------------
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="joblens-provenance", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads can be started: provenance stays unknown
+                self._is_on = False
+                self._asked.clear()
+                return
+            self._thread = thread
+
+    def _run(self) -> None:
+        from joblens.agent.provenance.job_files import with_digest
+        from joblens.agent.provenance.parts import ProvenanceParts
+
+        parts = ProvenanceParts(*self._about)
+        while True:
+            kind, look, asked, job = self._wanted.get()
+            if kind is None or asked is None or job is None:
+                return
+            if look is not None:
+                try:
+                    self._look(parts, kind, look)
+                except Exception as error:  # noqa: BLE001 - whatever a machine may hold, the next jobs are looked at
+                    look.digest = self._tell(Provenance(unknown={"all of it": f"{error!r}"}))
+                finally:
+                    look.is_done.set()
+                self._tell_followers(look)
+            if asked.wants_digests:
+                unread = (each for each in job.inputs if each.digest is None and each.size is not None)
+                asked.inputs = tuple(with_digest(each, job.cwd, self._largest) for each in unread)
+                asked.has_inputs.set()
+
+    def _look(self, parts: "ProvenanceParts", kind: CommandKind, look: _Look) -> None:
+        marks: dict[str, Mark] = {}
+        if look.is_after_change:
+            parts.forget_changes()
+        found, question, root = parts.look(kind, started_at_ns=look.begun_at_ns, marks=marks)
+        look.marks = marks
+        if question is not None:
+            look.partial = found
+            found = parts.with_changes(found, question, root)
+        look.digest = self._tell(found)
+
+    def _tell_followers(self, look: _Look) -> None:
+        with self._lock:
+            waiting = [(uuid, asked) for uuid, asked in self._asked.items() if asked.look is look]
+        for uuid, asked in waiting:
+            self._write_again(uuid, asked)

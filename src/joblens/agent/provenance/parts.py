@@ -1,0 +1,249 @@
+"""What a job runs in, put together from what the probes read: the machine and this process once, the code
+and the programs of each kind of command."""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from joblens.agent.provenance.command_kind import CommandKind
+from joblens.model.jobs.provenance import CodeVersion, Program, Provenance
+from joblens.model.redaction.lasting_env import is_lasting_env
+from joblens.model.redaction.secrets import redact_address, redact_env
+from joblens.probes.host.hardware import read_hardware, system_name
+from joblens.probes.host.machine_load import HostFacts
+from joblens.probes.proc.kernel_files import read_text
+from joblens.probes.provenance.file_marks import Mark, mark_of, marks_of
+from joblens.probes.provenance.program_files import is_script, program_paths, sha256_of, version_of
+from joblens.probes.provenance.python_packages import (
+    is_python,
+    package_folders,
+    packages_of,
+    python_path_folders,
+    python_version,
+)
+from joblens.probes.provenance.repository import Repository, find_repository
+from joblens.probes.provenance.repository_changes import AskedChanges, Changes
+
+_GIT_PATIENCE_S = 5.0
+_CHANGES_HOLD_S = 2.0  # so long nobody asks git again, unless the commit or the index is another
+_LEAST_PAUSE = 20  # times what the answer took: of a large repository it is asked less often
+LARGEST_HASHED = 64 << 20
+TOO_MANY = "more kinds of commands were started by one process than are told apart"
+FILTERS = "the repository configures filters, or includes configuration that may: git would run these"
+NOT_ASKED = "git is not started within other programs"
+NOT_ANSWERED = "git had not answered yet when the job ended"
+_LIMITS = {
+    "stack": "RLIMIT_STACK",
+    "open files": "RLIMIT_NOFILE",
+    "processes": "RLIMIT_NPROC",
+    "address space": "RLIMIT_AS",
+    "locked memory": "RLIMIT_MEMLOCK",
+    "core files": "RLIMIT_CORE",
+}
+_FileKey = tuple[str, int, int, int]
+
+
+class ProvenanceParts:
+    """Used on one thread."""
+
+    def __init__(self, host: HostFacts, version: str, job_rlimits: tuple[tuple[int, int, int], ...]) -> None:
+        self._host = host
+        self._version = version
+        self._job_rlimits = job_rlimits
+        self._base: Provenance | None = None
+        self._environment: dict[str, str] = {}
+        self._changes: dict[str, _KnownChanges] = {}  # by root
+        self._programs: dict[_FileKey, Program] = {}
+        self._packages: dict[tuple[tuple[str, int], ...], dict[str, str]] = {}
+
+    def look(
+        self,
+        kind: CommandKind,
+        *,
+        asks_git: bool = True,
+        started_at_ns: int | None = None,
+        marks: dict[str, Mark] | None = None,
+    ) -> tuple[Provenance, AskedChanges | None, str]:
+        """-> all but what git has to be asked for, the question, and the root it is about. `started_at_ns`:
+        what was changed later is not what started. `marks` is filled with those of the files that all of it
+        depends on, as they were before they were read."""
+        base = self._base = self._base or self._of_this_process()
+        unknown = dict(base.unknown)
+        marks = {} if marks is None else marks
+        repository = find_repository(kind.cwd) if kind.cwd else None
+        if repository is not None:
+            marks |= marks_of(repository.files)
+            repository = find_repository(kind.cwd)
+        changes, question = None, None
+        if repository is not None:
+            changes = self._known_changes(repository) if asks_git else Changes(why=NOT_ASKED)
+            if asks_git and repository.runs_programs:
+                changes = Changes(why=FILTERS)
+            if changes is None:
+                question = AskedChanges(repository.root, _index_of(repository))
+                changes = Changes(why=NOT_ANSWERED)
+            if changes.why:
+                unknown["changes"] = changes.why
+        environment = self._environment if kind.environment is None else dict(kind.environment)
+        python_path = environment.get("PYTHONPATH", "")
+        programs, versions = self._look_at_programs(kind, python_path, unknown, started_at_ns, marks)
+        found = Provenance(
+            host=base.host,
+            system=base.system,
+            kernel=base.kernel,
+            hardware=base.hardware,
+            limits=base.limits,
+            code=None if repository is None else _code(repository, changes or Changes()),
+            programs=programs,
+            versions={"joblens": self._version, **versions},
+            environment=environment,
+            unknown=unknown,
+        )
+        return found, question, "" if repository is None else repository.root
+
+    def with_changes(self, found: Provenance, question: AskedChanges, root: str) -> Provenance:
+        """Waits for git."""
+        from msgspec.structs import replace
+
+        assert found.code is not None
+        changes = question.answer(_GIT_PATIENCE_S)
+        self._changes[root] = _KnownChanges(
+            found.code.commit, question.index, question.asked_s, time.monotonic(), changes
+        )
+        unknown = {part: why for part, why in found.unknown.items() if part != "changes"}
+        if changes.why:
+            unknown["changes"] = _clean(changes.why)
+        code = replace(found.code, is_dirty=changes.is_dirty, changes_digest=changes.digest)
+        return replace(found, code=code, unknown=unknown)
+
+    def forget_changes(self) -> None:
+        """A file is known to be another one now: git is asked anew."""
+        self._changes.clear()
+
+    def _known_changes(self, repository: Repository) -> Changes | None:
+        known = self._changes.get(repository.root)
+        if known is None or known.commit != repository.commit or known.index_mark != _index_of(repository):
+            return None
+        hold_s = max(_CHANGES_HOLD_S, _LEAST_PAUSE * (known.answered_s - known.asked_s))
+        return known.changes if time.monotonic() - known.asked_s < hold_s else None
+
+    def _of_this_process(self) -> Provenance:
+        allowed = {name: value for name, value in os.environ.items() if is_lasting_env(name)}
+        self._environment = as_texts(redact_env(allowed))
+        return Provenance(
+            host=self._host.hostname,
+            system=system_name(),
+            kernel=self._host.kernel,
+            hardware=read_hardware(self._host.memory_total_bytes),
+            limits=_limits(self._job_rlimits),
+        )
+
+    # ---- programs ------------------------------------------------------------------------------------
+
+    def _look_at_programs(
+        self,
+        kind: CommandKind,
+        python_path: str,
+        unknown: dict[str, str],
+        started_at_ns: int | None,
+        marks: dict[str, Mark],
+    ) -> tuple[tuple[Program, ...], dict[str, str]]:
+        paths = program_paths(kind.words, kind.cwd, kind.search)
+        marks |= marks_of(paths)
+        if kind.is_one_of_many:
+            unknown["programs"] = TOO_MANY
+        elif not paths and kind.words:
+            unknown["programs"] = f"'{_clean(kind.words[0])}' was not found here"
+        versions: dict[str, str] = {}
+        for path in paths:
+            if not is_python(path) or versions:
+                continue
+            if is_script(path):
+                unknown["versions"] = f"{_clean(path)} is a script that starts some Python"
+                continue
+            options = [word for word in kind.words[1:] if word.startswith("-")]
+            more_folders = python_path_folders(python_path, kind.cwd, options)
+            marks |= marks_of((*more_folders, *package_folders(path)))
+            versions = {"python": python_version(path), **self._packages_of(path, more_folders)}
+        return tuple(self._program(path, unknown, started_at_ns) for path in paths), versions
+
+    def _program(self, path: str, unknown: dict[str, str], started_at_ns: int | None) -> Program:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return Program(path=_clean(path))
+        if started_at_ns is not None and started_at_ns < found.st_mtime_ns <= time.time_ns():
+            unknown["programs"] = f"{_clean(path)} was changed after the job had started"
+            return Program(path=_clean(path))
+        key = path, found.st_ino, found.st_size, found.st_mtime_ns
+        known = self._programs.get(key)
+        if known is None:
+            digest, size = sha256_of(path, LARGEST_HASHED)
+            version = "" if is_script(path) else version_of(path)
+            known = self._programs[key] = Program(
+                path=_clean(path), sha256=digest, bytes=size, version=version
+            )
+        return known
+
+    def _packages_of(self, path: str, more_folders: list[str]) -> dict[str, str]:
+        """Read again when something was installed."""
+        key = tuple((folder, _mtime_ns(folder)) for folder in (*more_folders, *package_folders(path)))
+        if key not in self._packages:
+            self._packages[key] = packages_of(path, more_folders)
+        return self._packages[key]
+
+
+class _KnownChanges(NamedTuple):
+    commit: str
+    index_mark: Mark
+    asked_s: float
+    answered_s: float
+    changes: Changes
+
+
+def _index_of(repository: Repository) -> Mark:
+    return mark_of(os.path.join(repository.git_dir, "index"))
+
+
+def _code(repository: Repository, changes: Changes) -> CodeVersion:
+    return CodeVersion(
+        commit=repository.commit,
+        is_dirty=changes.is_dirty,
+        branch=_clean(repository.branch),
+        remote=redact_address(_clean(repository.remote)),
+        root=_clean(repository.root),
+        changes_digest=changes.digest,
+    )
+
+
+def _limits(job_rlimits: tuple[tuple[int, int, int], ...]) -> dict[str, str]:
+    import resource
+
+    changed = {number: soft for number, soft, _ in job_rlimits}
+    told: dict[str, str] = {}
+    for name, constant in _LIMITS.items():
+        number = getattr(resource, constant, None)
+        if number is not None:
+            soft = changed.get(number, resource.getrlimit(number)[0])
+            told[name] = "unlimited" if soft == resource.RLIM_INFINITY else str(soft)
+    for line in (read_text("/proc/self/status") or "").splitlines():
+        if line.startswith("Umask:"):
+            told["umask"] = line.split()[1]
+    return told
+
+
+def _mtime_ns(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def as_texts(env: Mapping[str, str]) -> dict[str, str]:
+    return {_clean(name): _clean(value) for name, value in env.items()}
+
+
+def _clean(text: str) -> str:
+    """Names of files may hold bytes that are no text."""
+    return text if text.isascii() else os.fsencode(text).decode("utf-8", "backslashreplace")

@@ -1,0 +1,99 @@
+"""Programs that tools need, looked for on this machine."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+
+from joblens.model.delivery import Order
+from joblens.model.errors import CommandNotFound
+from joblens.spec.formats.words import any_of
+
+_CHECK_S = 30.0
+
+
+class Programs:
+    """Which of those that a tool can do with are here. `check_s`: for how long one is waited for that is
+    checked. `failed_s`: for how long one that failed is not asked again: it may be installed any time."""
+
+    def __init__(self, check_s: float = _CHECK_S, failed_s: float = 0.0) -> None:
+        self._check_s = check_s
+        self._failed_s = failed_s
+        self._passed: set[tuple[str, tuple[str, ...]]] = set()
+        self._failed: dict[tuple[str, tuple[str, ...]], float] = {}
+
+    def usable(self, names: tuple[str, ...], check: tuple[str, ...]) -> str | None:
+        """The path of the first that is there and passes."""
+        for name in names:
+            for path in _all_named(name):
+                if not check or self._passes(path, check):
+                    return path
+        return None
+
+    def missing(self, names: tuple[str, ...], check: tuple[str, ...], needs: tuple[str, ...] = ()) -> str:
+        """What is not here, in words; '' if all is."""
+        if names and self.usable(names, check) is None:
+            there = [name for name in names if shutil.which(name)]
+            either = any_of(list(dict.fromkeys(map(os.path.basename, names))))
+            if not there:
+                return f"there is no program {either}"
+            return f"no {either} here passes its check ({there[0]} {' '.join(check)})"
+        others = [name for name in needs if shutil.which(name) is None]
+        return f"there is no program {others[0]}" if others else ""
+
+    def command_of(self, order: Order) -> tuple[str, ...]:
+        """With the programs that it leaves to this machine. Raises CommandNotFound."""
+        wanted = order.programs
+        if wanted is None:
+            return order.argv
+        words = list(order.argv)
+        for sought in wanted.sought:
+            found = self.usable(sought.names, sought.check)
+            if found is None:
+                self._refuse(order, self.missing(sought.names, sought.check))
+            else:
+                words[sought.place] = found.join(sought.around)
+        if missing := self.missing((), (), wanted.needs):
+            self._refuse(order, missing)
+        return tuple(words)
+
+    def _refuse(self, order: Order, why: str) -> None:
+        wanted = order.programs
+        assert wanted is not None
+        advice = f"; {wanted.install}" if wanted.install else ""
+        raise CommandNotFound(f"{wanted.tool} cannot run on this worker's machine: {why}{advice}")
+
+    def _passes(self, program: str, arguments: tuple[str, ...]) -> bool:
+        asked = (program, arguments)
+        if asked in self._passed:
+            return True
+        if time.monotonic() < self._failed.get(asked, 0.0):
+            return False
+        if _ends_well([program, *arguments], self._check_s):
+            self._passed.add(asked)
+            return True
+        if self._failed_s:
+            self._failed[asked] = time.monotonic() + self._failed_s
+        return False
+
+
+def _all_named(program: str) -> Iterator[str]:
+    """A first one in PATH may lack what a second has."""
+    folders = [""] if "/" in program else os.environ.get("PATH", os.defpath).split(os.pathsep)
+    for folder in folders:
+        found = shutil.which(program, path=folder or None) if folder or "/" in program else None
+        if found is not None:
+            yield os.path.abspath(found)
+
+
+def _ends_well(words: list[str], timeout_s: float) -> bool:
+    import subprocess
+
+    nothing = subprocess.DEVNULL
+    try:
+        asked = subprocess.run(
+            words, stdin=nothing, stdout=nothing, stderr=nothing, timeout=timeout_s, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0

@@ -1,0 +1,1 @@
+"""The worker: claims jobs from the store, renews their leases, runs them."""

@@ -1,0 +1,207 @@
+"""From a claim to what is started: the folder it runs in, the files it finds there, its environment."""
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.agent.attempts.preparation import RUN_ATTEMPT_VARIABLES, PreparedAttempt
+from joblens.agent.provenance.programs import Programs
+from joblens.agent.runtime.device_env import device_env
+from joblens.agent.runtime.output_folders import claim_for_run
+from joblens.files.private import make_private_folder
+from joblens.model.clusters.allocation import may_start_tasks
+from joblens.model.delivery import Claim, Order
+from joblens.model.errors import LaunchError
+from joblens.model.jobs.job import Accounting, Job, Requirements
+from joblens.model.tool import container_in_folder
+
+ATTEMPT_VARIABLE = "JOBLENS_ATTEMPT"
+WORK = "work"  # name of a job's own folder
+_CHECK_S, _FAILED_S = 5.0, 10.0  # a worker has other jobs to see to, and may get many of one tool
+_BEFORE_NS = 1_000_000_000  # by which files that it is given are older than what it makes
+# At which slots are looked at: a job that wants to be looked at a little less often is content with it.
+_COMMON_INTERVAL_S, _SELDOM_S = 1.0, 10.0
+_NOWHERE: Mapping[str, str] = {}
+
+
+class ClaimedJob(Struct, frozen=True):
+    claim: Claim
+    attempt: PreparedAttempt
+    work_dir: str  # of its own; '': it runs where it was told to
+    weight: int  # places it takes
+    is_plain: bool  # nothing has to be set up for it alone: it goes to a slot
+
+    @property
+    def uuid(self) -> str:
+        return self.claim.job.uuid
+
+    @property
+    def prints_elsewhere(self) -> bool:
+        """The folder that was meant cannot be reached from here."""
+        meant = self.claim.ticket.order.folder
+        return bool(meant) and self.attempt.folder != meant
+
+    def with_devices(self, devices: tuple[str, ...]) -> PreparedAttempt:
+        """What is started, with these GPUs and no others."""
+        if not devices:
+            return self.attempt
+        return replace(
+            self.attempt,
+            job=replace(self.attempt.job, gpu_devices=devices),
+            env={**self.attempt.env, **device_env(devices)},
+        )
+
+
+class ClaimedJobs:
+    """`logs_dir`: below it each job has a folder, for what it prints and for its work."""
+
+    def __init__(
+        self,
+        logs_dir: str,
+        accounting: Accounting,
+        elsewhere: Mapping[str, str] = _NOWHERE,
+        *,
+        has_few: bool = False,
+        ends_at_s: float | None = None,
+    ) -> None:
+        """`elsewhere`: folders that cannot be seen from this machine, and what is used here instead.
+        `has_few`: jobs, so that starting one may take a little longer. `ends_at_s`: by the monotonic clock,
+        when the worker's own time is up."""
+        self._has_few = has_few
+        self._ends_at_s = ends_at_s
+        self._is_in_slurm = "SLURM_JOB_ID" in os.environ
+        self._logs_dir = logs_dir
+        self._elsewhere = elsewhere
+        self._accounting = accounting
+        self._programs = Programs(_CHECK_S, _FAILED_S)
+        self._claimed: dict[tuple[str, str], str] = {}  # folder and run -> the folder that it may use
+
+    def look_for_programs(self, claim: Claim) -> None:
+        """Those that are checked take their time: on another thread, before `prepare`."""
+        with contextlib.suppress(LaunchError):
+            self._programs.command_of(claim.ticket.order)
+
+    def prepare(self, claim: Claim) -> ClaimedJob:
+        """Raises LaunchError when its folder or files cannot be made, or nothing can be started like that."""
+        order, uuid = claim.ticket.order, claim.job.uuid
+        argv = self._programs.command_of(order)
+        _check_words(order)
+        meant = self._of_its_run(self.here(order.folder), claim.job)
+        folder = meant or os.path.join(self._logs_dir, uuid)
+        if claim.fence > 1 and not meant:
+            folder = os.path.join(folder, f"attempt-{claim.fence}")  # what the lost one printed stays
+        work_dir = "" if order.cwd else os.path.join(folder, WORK)
+        cwd = self.here(order.cwd) or work_dir
+        try:
+            if work_dir:
+                shutil.rmtree(work_dir, ignore_errors=True)
+            if cwd != order.cwd:
+                make_private_folder(cwd)
+            _write_files(cwd, order.files)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else None
+            raise LaunchError(f"its folder cannot be made: {cwd}: {why or error}") from error
+        job = claim.job
+        if job.container is not None:
+            job = replace(job, container=container_in_folder(job.container, cwd), cwd="")
+        else:
+            job = replace(job, cwd=cwd)
+        job = self._within_time(job)
+        attempt = PreparedAttempt(job, argv, _env(claim), folder, order.streams)
+        return ClaimedJob(claim, attempt, work_dir, places_of(job.requirements), self._is_plain(job))
+
+    def _of_its_run(self, folder: str, job: Job) -> str:
+        """The folder for a job of a run, or one beside it where its path belongs to another run here."""
+        if not folder or job.run is None:
+            return folder
+        above, name = os.path.split(folder)
+        if (above, job.run.run_uuid) not in self._claimed:
+            with contextlib.suppress(OSError):  # it cannot be written: the job says so when it starts
+                self._claimed[above, job.run.run_uuid] = claim_for_run(above, job.run.run_uuid)
+        return os.path.join(self._claimed.get((above, job.run.run_uuid), above), name)
+
+    def _within_time(self, job: Job) -> Job:
+        """One that asked for all the time there is here, or more, has had it when that is up: nowhere else
+        would it get further."""
+        asked = job.requirements
+        if self._ends_at_s is None or asked.timeout_s is None or not job.enforce:
+            return job
+        left_s = max(1.0, self._ends_at_s - time.monotonic())
+        if asked.timeout_s <= left_s:
+            return job
+        return replace(job, requirements=replace(asked, timeout_s=left_s))
+
+    def here(self, path: str) -> str:
+        """Where a folder is on this machine."""
+        for there, here in self._elsewhere.items():
+            if path == there or path.startswith(there.rstrip("/") + "/"):
+                return here + path[len(there.rstrip("/")) :]
+        return path
+
+    def _is_plain(self, job: Job) -> bool:
+        return (
+            not is_limited(job)
+            and job.container is None
+            and not job.cpu_list
+            and job.monitor
+            and (job.requirements.nodes or 1) == 1
+            and not (self._is_in_slurm and (self._has_few or may_start_tasks(job)))
+            and _COMMON_INTERVAL_S <= job.interval_s <= _SELDOM_S
+            and job.accounting is self._accounting
+        )
+
+
+def _check_words(order: Order) -> None:
+    """The kernel takes no NUL in any of these."""
+    words = {
+        "command": order.argv,
+        "environment": (*order.env, *order.env.values()),
+        "directory": (order.cwd, order.folder),
+        "files' names": tuple(order.files),
+    }
+    for what, texts in words.items():
+        if any("\0" in text for text in texts):
+            raise LaunchError(f"there is a NUL character in its {what}")
+
+
+def is_limited(job: Job) -> bool:
+    """Whether the kernel or a timer has to be set up for it."""
+    asked = job.requirements
+    if not job.enforce:
+        return False
+    limits = (asked.cpus, asked.memory_bytes, asked.pids) if job.limits_resources else (asked.pids,)
+    return asked.timeout_s is not None or any(limit is not None for limit in limits)
+
+
+def places_of(asked: Requirements) -> int:
+    """One for each CPU."""
+    return max(1, -int(-(asked.cpus or 1) // 1))
+
+
+def _env(claim: Claim) -> dict[str, str]:
+    """Changes to the worker's own environment; all that goes into a container."""
+    env = {ATTEMPT_VARIABLE: str(claim.fence), **claim.ticket.order.env}
+    if claim.job.run is not None:  # which counts its attempts itself; those that were lost come on top
+        env |= {name: str(int(env[name]) + claim.fence - 1) for name in RUN_ATTEMPT_VARIABLES if name in env}
+    return env
+
+
+def _write_files(folder: str, files: Mapping[str, str]) -> None:
+    root = os.path.realpath(folder)
+    for name, text in files.items():
+        path = os.path.realpath(os.path.join(root, name))
+        if not path.startswith(root.rstrip("/") + "/"):
+            raise OSError(f"'{name}' lies outside of it")
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+        earlier_ns = time.time_ns() - _BEFORE_NS
+        os.utime(path, ns=(earlier_ns, earlier_ns))

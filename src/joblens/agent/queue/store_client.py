@@ -1,0 +1,94 @@
+"""Where a worker asks the store for tickets, on a thread of its own: a store may take any time to answer, and
+the jobs that run are not to wait for it."""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from joblens.agent.queue.store_watch import StoreWatch
+from joblens.agent.runtime.loop import Loop
+from joblens.model.errors import JoblensError, StoreError
+from joblens.ports.deliveries import Deliveries
+
+T = TypeVar("T")
+Question = Callable[[Deliveries], T]
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
+_TRIES_AT_THE_END = 2  # what was under way, and what is to be given back
+
+
+class TicketDesk:
+    """One question after the other, in the order they were asked. Answers come on the loop."""
+
+    def __init__(
+        self,
+        deliveries: Deliveries,
+        loop: Loop,
+        log: Callable[[str], None],
+        watch: StoreWatch | None = None,
+    ) -> None:
+        """`watch` is told when the store is away."""
+        self._watch = watch
+        self._deliveries = deliveries
+        self._loop = loop
+        self._log = log
+        self._asked: SimpleQueue[tuple[Question[Any], Callable[[Any], None], Callable[[], None]] | None] = (
+            SimpleQueue()
+        )
+        self._pause_s = 0.0
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name="joblens-tickets", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def ask(
+        self, question: Question[T], then: Callable[[T], None], otherwise: Callable[[], None] = lambda: None
+    ) -> None:
+        """`otherwise`: the store did not answer. Either of the two is called, on the loop."""
+        self._asked.put((question, then, otherwise))
+
+    def close(self) -> None:
+        """When all that was asked is answered. A store that does not answer is not asked for long."""
+        self._is_closing = True
+        self._asked.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        in_vain = 0
+        while (asked := self._asked.get()) is not None:
+            question, then, otherwise = asked
+            try:
+                answer = question(self._deliveries)
+            except JoblensError as error:
+                self._is_away(error)
+                self._loop.call(otherwise)
+                in_vain += self._is_closing and isinstance(error, StoreError)
+                if in_vain >= _TRIES_AT_THE_END:
+                    return  # leases end by themselves
+                time.sleep(self._pause_s)
+            except BaseException as error:  # noqa: BLE001 - a fault of joblens is told on the loop
+                self._loop.call(partial(_raise, error))
+                return
+            else:
+                self._is_there()
+                self._loop.call(partial(then, answer))
+
+    def _is_there(self) -> None:
+        if self._pause_s:
+            self._log("the store answers again")
+        self._pause_s = 0.0
+
+    def _is_away(self, error: JoblensError) -> None:
+        if isinstance(error, StoreError) and self._watch is not None:
+            self._watch.is_away()
+        if not self._pause_s:
+            self._log(f"the store cannot be asked: {error}; jobs that run go on, none is begun")
+        self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2 or _FIRST_PAUSE_S)
+
+
+def _raise(error: BaseException) -> None:
+    raise error

@@ -1,0 +1,206 @@
+"""Jobs whose owner died, found among the unfinished ones: which can be adopted, which are to be settled."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.agent.launcher.left_outcome import outcome_path
+from joblens.agent.launcher.slot_ledger import LedgerJob, jobs_begun, read_again
+from joblens.agent.measuring.accounting import Accountant
+from joblens.agent.recovery.settling import UNKNOWN, Circumstances, Seen, Settling, Tools
+from joblens.agent.runtime.owners import is_gone, is_running, is_within_reach
+from joblens.agent.slots.after_kill import left_ledgers, read_left, start_failure, unrecorded
+from joblens.model.errors import UnknownJob
+from joblens.model.jobs.job import Outcome, Owner, Record, Status
+from joblens.model.writes import JobEnded, Write
+from joblens.ports.clock import Clock
+from joblens.ports.store import Store
+from joblens.probes.host.machine_load import HostFacts
+
+NEVER_STARTED = "the program that was to start it is gone"
+
+
+class Orphans(Struct, frozen=True, kw_only=True):
+    """Jobs of this user on this machine that nobody looks after any more."""
+
+    adoptable: list[Record]  # the launcher still lives
+    dead: list[Record]
+    never_started: list[Record]
+    superseded: frozenset[str]  # of the dead: their launcher went on to another job, whose the groups are
+
+    def __bool__(self) -> bool:
+        return bool(self.adoptable or self.dead or self.never_started)
+
+
+class Recovery:
+    """Two processes must not do this at once for the same jobs: agent.locks.alone. `trusts_records` False:
+    somebody else wrote them, who may have named any process, and nothing is done about them."""
+
+    def __init__(
+        self,
+        spool_dir: str,
+        accountant: Accountant,
+        clock: Clock,
+        host: HostFacts,
+        *,
+        user: str,
+        output_max_bytes: int,
+        trusts_records: bool = True,
+    ) -> None:
+        self.spool_dir = spool_dir
+        self._accountant = accountant
+        self._clock = clock
+        self._host = host
+        self._user = user
+        self._output_max_bytes = output_max_bytes
+        self._trusts_records = trusts_records
+        self._ledgers_read: set[str] = set()
+        self._slot_jobs: dict[str, LedgerJob] = {}  # of ledgers that are left, each read once
+        self._disowned: set[str] = set()  # jobs of this process from before it was restarted in place
+
+    def orphans(self, records: list[Record]) -> Orphans:
+        """Among unfinished jobs. Other users' and other machines' jobs are not ours to judge, and those of a
+        queue are another worker's when the lease of theirs has run out."""
+        mine = [
+            record
+            for record in records
+            if self._trusts_records and record.job.user == self._user and not record.job.queue
+        ]
+        orphaned = [record for record in mine if self._is_orphaned(record)]
+        superseded = _superseded(orphaned)
+        adoptable = [
+            record for record in orphaned if record.job.uuid not in superseded and self._is_adoptable(record)
+        ]
+        dead = [record for record in orphaned if record not in adoptable]
+        # The newest job of a slot takes the groups away in which the older ones are read.
+        dead.sort(key=lambda record: record.job.uuid not in superseded)
+        return Orphans(
+            adoptable=adoptable,
+            dead=dead,
+            never_started=[record for record in mine if self._will_never_start(record)],
+            superseded=superseded,
+        )
+
+    def disown(self, records: list[Record], owner: Owner) -> None:
+        """Makes jobs orphans that this process began before it was restarted in place. To be called before it
+        begins any."""
+        running = (record for record in records if record.status is Status.RUNNING)
+        self._disowned.update(one.job.uuid for one in running if one.attempt and one.attempt.owner == owner)
+
+    def has_adopted(self, uuid: str) -> None:
+        self._disowned.discard(uuid)
+
+    def has_unrecorded(self) -> bool:
+        """Whether an owner that is gone may have begun jobs that the store does not know."""
+        return bool(self._new_ledgers())
+
+    def unrecorded(self, read: Callable[[Callable[[Store], Any]], Any]) -> list[Write]:
+        """Records those jobs, which `orphans` then finds in the store. `read` answers a question to the
+        store; between two questions this waits for launchers."""
+
+        def known(uuid: str) -> Record | None:
+            try:
+                record: Record = read(lambda store: store.find(uuid))
+            except UnknownJob:
+                return None
+            return record
+
+        new = self._new_ledgers()
+        unfinished = read(lambda store: store.running()) if new else []
+        writes: list[Write] = []
+        for path, owner in new.items():
+            jobs = read_left(path, owner, unfinished)
+            self._slot_jobs.update((job.uuid, job) for job in jobs)
+            self._ledgers_read.add(path)
+            writes += unrecorded(jobs, owner, self._host, known)
+        return writes
+
+    def slot_job(self, uuid: str) -> LedgerJob | None:
+        """The job as it stands in a ledger. None: it did not run in a slot, or no ledger has it."""
+        if uuid not in self._slot_jobs:
+            for path in self._new_ledgers():  # an owner was killed just now
+                self._slot_jobs.update((job.uuid, job) for job in jobs_begun(path))
+        job = self._slot_jobs.get(uuid)
+        if job is not None and job.end is None:
+            job = self._slot_jobs[uuid] = read_again(job)
+        return job
+
+    def _new_ledgers(self) -> dict[str, Owner]:
+        """Nothing is begun any more in those that were read."""
+        if not self._trusts_records:
+            return {}
+        left = left_ledgers(self.spool_dir, self._host)
+        return {path: owner for path, owner in left.items() if path not in self._ledgers_read}
+
+    def _is_orphaned(self, record: Record) -> bool:
+        attempt = record.attempt
+        if record.status is not Status.RUNNING or attempt is None:
+            return False
+        return record.job.uuid in self._disowned or is_gone(attempt.owner, self._host)
+
+    def _is_adoptable(self, record: Record) -> bool:
+        attempt = record.attempt
+        return (
+            attempt is not None
+            and is_within_reach(attempt.owner, self._host)
+            and is_running(attempt.launcher_pid, attempt.launcher_start_ticks)
+        )
+
+    def _will_never_start(self, record: Record) -> bool:
+        creator = record.job.created_by
+        return (
+            record.status is Status.QUEUED
+            and not record.job.background
+            and creator is not None
+            and is_gone(creator, self._host)
+        )
+
+    # ---- the end of a job --------------------------------------------------------------------------
+
+    def settle(self, record: Record, seen: Seen, end: Circumstances = UNKNOWN) -> list[Write]:
+        """Ends what is left of the job; -> what is to be remembered about it."""
+        attempt = record.attempt
+        assert attempt is not None
+        slot_job = self.slot_job(record.job.uuid)
+        failure = start_failure(slot_job) if slot_job is not None else None
+        if failure is not None:
+            return [JobEnded(record.job.uuid, failure)]
+        tools = Tools(self.spool_dir, self._accountant, self._clock, self._output_max_bytes)
+        in_reach = is_within_reach(attempt.owner, self._host)
+        return Settling(record, seen, end, tools, slot_job, is_within_reach=in_reach).writes()
+
+    def give_up(self, record: Record, why: str = NEVER_STARTED) -> list[Write]:
+        """For a job that will never be started."""
+        now_us = self._clock.now_us()
+        lost = Outcome(status=Status.LOST, ended_at_us=now_us, duration_s=0.0, reason="lost", error=why)
+        return [JobEnded(record.job.uuid, lost)]
+
+    def forget(self, uuid: str) -> None:
+        """Once the outcome is in the store."""
+        self._disowned.discard(uuid)
+        self._slot_jobs.pop(uuid, None)
+        with contextlib.suppress(OSError):
+            os.unlink(outcome_path(self.spool_dir, uuid))
+
+
+def _superseded(orphaned: list[Record]) -> frozenset[str]:
+    """A slot's launcher runs one job after another; all but its newest have ended, their records unsaid."""
+    newest: dict[tuple[int, int], Record] = {}
+    older: list[str] = []
+    for record in orphaned:
+        attempt = record.attempt
+        if attempt is None or attempt.launcher_pid is None:
+            continue
+        launcher = (attempt.launcher_pid, attempt.launcher_start_ticks or 0)
+        other = newest.get(launcher)
+        if other is None or other.attempt is None:
+            newest[launcher] = record
+        elif (other.attempt.started_mono_ns or 0) < (attempt.started_mono_ns or 0):
+            older.append(other.job.uuid)
+            newest[launcher] = record
+        else:
+            older.append(record.job.uuid)
+    return frozenset(older)

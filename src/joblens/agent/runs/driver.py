@@ -1,0 +1,496 @@
+"""Drives one run: feeds its schedule with what happens and carries out what it says.
+
+Everything here happens on the loop. Who carries out attempts is in `run_hosts`."""
+
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from joblens.agent.attempts.preparation import AttemptMaker, PreparedAttempt, RunSetup
+from joblens.agent.clusters.tickets import QueueSide
+from joblens.agent.provenance.file_stamps import FileStamps
+from joblens.agent.recovery.orphans import Recovery
+from joblens.agent.runs.added_jobs import AddedJobs, JobsQuestion
+from joblens.agent.runs.datasets import RunDatasets
+from joblens.agent.runs.facts import News, RunFacts
+from joblens.agent.runs.hosts import RunHosts
+from joblens.agent.runs.in_flight import Flights
+from joblens.agent.runs.inbox import RunInbox
+from joblens.agent.runs.signals import RunSignals
+from joblens.agent.runs.starts import RunStarts
+from joblens.agent.runs.view import RunView
+from joblens.agent.runs.view_feed import ViewFeed
+from joblens.agent.runtime.run_folder import RunFolder
+from joblens.agent.session.context import Kit
+from joblens.engine.schedule.events import (
+    AskForJobs,
+    AskForNodes,
+    AttemptBegan,
+    AttemptEnded,
+    Command,
+    CommandEnded,
+    Event,
+    FinalizationEnded,
+    FinalizeDataset,
+    JobsAsked,
+    OfferGrew,
+    RunActionCommand,
+    RunIsOver,
+    RunRecovery,
+    StartAttempt,
+    StateChanged,
+    StopAttempt,
+    StopMode,
+    StopWanted,
+    Tick,
+)
+from joblens.engine.schedule.retries import NOT_STARTED
+from joblens.engine.schedule.schedule import Schedule
+from joblens.model.jobs.job import Outcome, Record, Status
+from joblens.model.jobs.run_link import FileStamp
+from joblens.model.runs.run import (
+    ActionRan,
+    DatasetFinalized,
+    JobsSpawned,
+    JobState,
+    OutputsMissing,
+    RecoveryRan,
+    RunStatus,
+    StopAskedFor,
+)
+from joblens.model.runs.workflow_spec import WORKER_TRIGGERS
+
+_LOOK = "run:look"
+_SLOTS = "run:slots"
+_LOOK_EVERY_S = 1.0
+_DRAW_EVERY_S = 0.2
+_HEADROOM_SHARE = 0.1  # of the time offered, kept for ending what still runs, at most
+_SWITCH_S = (
+    0.0005  # two threads pass jobs to each other; five milliseconds would be most of the pause between two
+)
+
+
+class RunDriver:
+    """Implements QueueReports for those who carry out attempts."""
+
+    def __init__(
+        self,
+        setup: RunSetup,
+        kit: Kit,
+        recovery: Recovery,
+        schedule: Schedule,
+        facts: RunFacts,
+        view: RunView,
+        side: QueueSide | None = None,
+    ) -> None:
+        """`side`: its jobs are carried out by workers of a queue."""
+        self._setup = setup
+        self._kit = kit
+        self._schedule = schedule
+        self._plan = setup.plan
+        self._facts = facts
+        self._feed = ViewFeed(view)
+        self._view = view
+        self._maker = AttemptMaker(setup, kit)
+        self._hosts = RunHosts(
+            setup, kit, recovery, self._maker, self, side=side, note=view.note, note_fact=facts.note
+        )
+        self._datasets = RunDatasets(kit.loop, setup.plan, setup.cwd, self._dataset_ended)
+        self._starts = RunStarts(setup.plan, FileStamps(kit.loop, setup.cwd), self._hand_over)
+        self._folder = RunFolder(setup.logs_dir)
+        self._events: deque[Event] = deque()
+        self._is_pumping = False
+        self._flights = Flights()
+        self._uuids: dict[int, str] = {}  # of jobs of the plan that are under way, by index
+        self._exit_codes: dict[int, int | None] = {}  # of the last attempt of jobs that are recovering
+        self._has_worker_actions = side is not None and any(
+            action.spec.trigger_type in WORKER_TRIGGERS for action in setup.plan.actions
+        )
+        self._is_over = False
+        self._next_draw_s = 0.0
+        self._deadline_s: float | None = None
+        self.added_jobs = AddedJobs(setup.plan, kit, self._maker.add_secrets, view.note)
+        self.inbox = RunInbox(
+            schedule,
+            facts,
+            self._flights,
+            self._uuids,
+            self.added_jobs,
+            self._feed,
+            post=self._post,
+            driver=self,
+        )
+        self._question = JobsQuestion(
+            facts,
+            self.inbox.take,
+            lambda: self._post(JobsAsked()),
+            lambda: schedule.stopping is None and self.added_jobs.are_likely,
+        )
+        self.was_interrupted = False
+        self.interrupted_by: int | None = None  # the first signal that asked for its end
+
+    # ---- the whole run -------------------------------------------------------------------------------
+
+    def adopt(self) -> list[Record]:
+        """Settles what an earlier driver left. -> what still runs; before the schedule is restored."""
+        return self._hosts.adopt()
+
+    def run(self, running: Sequence[Record] = ()) -> RunStatus:
+        """`running`: what `adopt` told. Takes the process's signals for as long as this lasts."""
+        for record in running:
+            assert record.job.run is not None
+            link = record.job.run
+            start = StartAttempt(link.index, link.attempt, record.job.requirements, record.job.gpu_devices)
+            self._flights.add(start, record.job.uuid)
+            self._uuids[link.index] = record.job.uuid
+        switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)
+        try:
+            with RunSignals(self._kit.loop, self._handle_signal):
+                self._run_to_its_end()
+        finally:
+            sys.setswitchinterval(switch_s)
+        self._feed.flush()
+        return self._status()
+
+    def _run_to_its_end(self) -> None:
+        kit = self._kit
+        try:
+            self._tell_states()
+            kit.loop.add_timed(self)
+            kit.sampler.add(_LOOK, _LOOK_EVERY_S)
+            if self._plan.monitor.enabled and self._setup.monitor:
+                kit.sampler.add(_SLOTS, self._plan.monitor.sample_interval_s)
+            self._begin()
+            kit.loop.run_until(lambda: self._is_over and self._hosts.is_idle)
+            self._hosts.settle()
+        finally:
+            self._close()
+
+    def _begin(self) -> None:
+        now_s = time.monotonic()
+        time_s = self._schedule.offer.time_s
+        if time_s is not None:
+            headroom_s = min(self._plan.execution.sigkill_headroom_s, time_s * _HEADROOM_SHARE)
+            self._deadline_s = now_s + time_s - headroom_s
+        self._folder.make()
+        self._hosts.expect_limited(self._limited_jobs())
+        self._pump(self._schedule.begin(now_s))
+
+    def _limited_jobs(self) -> int:
+        schedule = self._schedule
+        return sum(
+            schedule.buckets.of(index).is_limited and not schedule.state_of(index).is_final
+            for index in range(len(self._plan.jobs))
+        )
+
+    def _close(self) -> None:
+        kit = self._kit
+        kit.loop.remove_timed(self)
+        kit.sampler.remove(_LOOK)
+        kit.sampler.remove(_SLOTS)
+        self._starts.close()
+        self._datasets.close()
+        self._hosts.close(is_over=self._is_over)
+
+    def wait(self) -> None:
+        """Until a cluster has been told that the run is over."""
+        self._hosts.wait()
+
+    def _status(self) -> RunStatus:
+        counts = self._schedule.counts()
+        done = counts.get(JobState.COMPLETED, 0) + counts.get(JobState.DISABLED, 0)
+        are_datasets_done = not (self._schedule.failed_datasets() or self._schedule.table.datasets.is_busy)
+        if done == len(self._plan.jobs) and are_datasets_done and not self._schedule.failed_actions():
+            return RunStatus.COMPLETED
+        return RunStatus.STOPPED if self._schedule.stopping is not None else RunStatus.FAILED
+
+    # ---- events and commands -------------------------------------------------------------------------
+
+    def _post(self, event: Event) -> None:
+        self._events.append(event)
+        if not self._is_pumping:
+            self._pump()
+
+    def _pump(self, commands: Sequence[Command] = ()) -> None:
+        """One after the other, also those that carrying out a command brings about."""
+        self._is_pumping = True
+        try:
+            self._carry_out_all(commands)
+            while self._events:
+                event = self._events.popleft()
+                following = self._schedule.handle(event, time.monotonic())
+                if isinstance(event, AttemptEnded):
+                    self._feed.state(
+                        event.index,
+                        self._schedule.state_of(event.index),
+                        self._schedule.whys.get(event.index, ""),
+                    )
+                self._carry_out_all(following)
+        finally:
+            self._is_pumping = False
+        self._hosts.flush()
+
+    def _carry_out_all(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            kind = type(command)
+            if kind is StartAttempt:
+                self._start(command)  # type: ignore[arg-type]
+            elif kind is StateChanged:
+                index = command.index  # type: ignore[union-attr]
+                self._feed.state(index, self._schedule.state_of(index), command.why)  # type: ignore[union-attr]
+            elif kind is StopAttempt:
+                self._stop(command)  # type: ignore[arg-type]
+            elif kind is RunIsOver:
+                self._end_of_run()
+            elif kind is FinalizeDataset:
+                self._datasets.finalize(command.place)  # type: ignore[union-attr]
+            elif kind is AskForJobs:
+                self._question.ask()
+            elif kind is AskForNodes:
+                self._hosts.ask_for_nodes(command.action)  # type: ignore[union-attr]
+            else:
+                self._start_beside(command)  # type: ignore[arg-type]
+
+    def _end_of_run(self) -> None:
+        """Asks once more how actions went on workers: their last ones may have failed since the last poll."""
+        if self._has_worker_actions:
+            self._facts.fetch(self._take_last_facts)
+        else:
+            self._is_over = True
+
+    def _take_last_facts(self, news: list[News]) -> None:
+        self.inbox.take([fact for fact in news if isinstance(fact, ActionRan)])
+        self._facts.late_jobs += sum(len(fact.jobs) for fact in news if isinstance(fact, JobsSpawned))
+        self._is_over = True
+
+    # ---- starting ------------------------------------------------------------------------------------
+
+    def _start(self, start: StartAttempt) -> None:
+        self._feed.state(start.index, JobState.PENDING)
+        self._starts.add(start)
+
+    def _hand_over(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
+        stamps += self._facts.stamps_of_datasets(start.index)
+        attempt = self._maker.make(start, self._facts.data, stamps)
+        uuid = attempt.job.uuid
+        self._flights.add(start, uuid)
+        self._uuids[start.index] = uuid
+        self._hosts.start(attempt, start, is_limited=self._schedule.buckets.of(start.index).is_limited)
+        if not self._is_pumping:
+            self._hosts.flush()
+
+    def _start_beside(self, command: RunActionCommand | RunRecovery) -> None:
+        if isinstance(command, RunActionCommand):
+            attempt: PreparedAttempt = self._maker.make_action(command)
+        else:
+            attempt = self._maker.make_recovery(command, self._exit_codes.pop(command.index, None))
+        self._flights.add(command, attempt.job.uuid)
+        self._hosts.start_beside(attempt)
+
+    # ---- stopping ------------------------------------------------------------------------------------
+
+    def _stop(self, stop: StopAttempt) -> None:
+        start = self._starts.take_out(stop.index)
+        if start is not None:
+            self._post(AttemptEnded(start.index, start.attempt, Status.CANCELLED, reason=NOT_STARTED))
+            return
+        uuid = self._uuids.get(stop.index)
+        if uuid is not None:
+            self.end(uuid, at_once=stop.at_once)
+
+    def end(self, uuid: str, *, at_once: bool) -> None:
+        self._hosts.end(uuid, at_once=at_once)
+
+    def stop(self, mode: StopMode, by: str) -> None:
+        """From here on nothing is started; with KILL what runs is ended."""
+        ended = self._flights.attempts() if mode is StopMode.KILL else self._waiting_for_workers()
+        self._facts.note(StopAskedFor(mode.value, by, ended))
+        if mode is StopMode.DRAIN:
+            self._post(StopWanted(mode))
+            for index in self._schedule.running():  # those that were only handed over need not begin any more
+                if self._schedule.state_of(index) is JobState.PENDING:
+                    self._stop(StopAttempt(index))
+        else:
+            at_once = self._schedule.stopping is StopMode.KILL  # asked for once more
+            for uuid in self._flights.beside():
+                self.end(uuid, at_once=at_once)
+            self._post(StopWanted(mode))
+        running = self._flights.in_words()
+        if mode is StopMode.KILL:
+            self._view.note(f"ending {running}")
+        elif self._flights or self._schedule.table.datasets.is_busy:
+            awaited = running if self._flights else "datasets to be finalized"
+            self._view.note(f"starting nothing more, waiting for {awaited}; Ctrl-C again ends them")
+
+    def _waiting_for_workers(self) -> tuple[tuple[int, int], ...]:
+        """(index, attempt) of what is queued: it is taken from the queue, and its record stays."""
+        return tuple(
+            (flight.what.index, flight.what.attempt)
+            for uuid, flight in self._flights.items()
+            if isinstance(flight.what, StartAttempt)
+            and self._hosts.is_with_workers(uuid)
+            and self._schedule.state_of(flight.what.index) is JobState.PENDING
+        )
+
+    # ---- what those who carry it out tell ----------------------------------------------------------------
+
+    def began(self, uuid: str, at_us: int, lost: int = 0) -> None:
+        flight = self._flights.get(uuid)
+        if flight is not None and isinstance(flight.what, StartAttempt):
+            self._feed.began(flight.what.index, flight.what.attempt + lost, uuid, at_us)
+            self._post(AttemptBegan(flight.what.index))
+
+    def ended(self, uuid: str, outcome: Outcome) -> None:
+        flight = self._flights.pop(uuid, None)
+        if flight is None:
+            return
+        if isinstance(flight.what, StartAttempt):
+            self._job_ended(flight.what, uuid, outcome)
+        else:
+            self._beside_ended(flight.what, uuid, outcome.status)
+
+    def _job_ended(self, start: StartAttempt, uuid: str, outcome: Outcome) -> None:
+        index, planned = start.index, self._plan.jobs[start.index]
+        self._uuids.pop(index, None)
+        if planned.output_user_data or self.added_jobs.are_likely:
+            # Jobs that need the data are not to start without it, and jobs it added start at once.
+            self._facts.fetch(lambda news: self._data_came(news, start, uuid, outcome))
+        else:
+            self._tell_end(start, uuid, outcome)
+
+    def _data_came(self, news: list[News], start: StartAttempt, uuid: str, outcome: Outcome) -> None:
+        self.inbox.take(news)
+        self._tell_end(start, uuid, outcome)
+
+    def _tell_end(self, start: StartAttempt, uuid: str, outcome: Outcome) -> None:
+        index, planned = start.index, self._plan.jobs[start.index]
+        missing: tuple[str, ...] = ()
+        if planned.output_files and outcome.status is Status.SUCCESS:
+            missing = self._missing_outputs(planned.output_files)
+            if missing:
+                self._facts.note(OutputsMissing(index, start.attempt, missing))
+        if planned.failure_handler is not None:
+            self._exit_codes[index] = outcome.exit_code
+        self._feed.ended(index, start.attempt, uuid)
+        self._post(
+            AttemptEnded(
+                index,
+                start.attempt,
+                outcome.status,
+                outcome.exit_code,
+                outcome.reason,
+                outcome.duration_s,
+                outputs_missing=bool(missing),
+            )
+        )
+
+    def _missing_outputs(self, places: tuple[int, ...]) -> tuple[str, ...]:
+        paths = (self._plan.files[place].path for place in places)
+        return tuple(path for path in paths if not os.path.exists(os.path.join(self._setup.cwd, path)))
+
+    def _dataset_ended(self, fact: DatasetFinalized) -> None:
+        if self._is_over:
+            return
+        fact = self._setup.secrets.hide(fact)
+        self._facts.note(fact)
+        if fact.error:
+            self._view.note(f"dataset '{fact.name}' could not be finalized: {fact.error}")
+        self._post(FinalizationEnded(fact.place, fact.error))
+
+    def _beside_ended(self, what: RunActionCommand | RunRecovery, uuid: str, status: Status) -> None:
+        if isinstance(what, RunActionCommand):
+            self._facts.note(ActionRan(what.action, what.command, uuid, status))
+            self._post(CommandEnded(status, what.action, what.command))
+        else:
+            self._facts.note(RecoveryRan(what.index, what.attempt, uuid, status))
+            self._post(CommandEnded(status, index=what.index))
+
+    def withdrawn(self, uuid: str) -> None:
+        flight = self._flights.pop(uuid, None)
+        if flight is None:
+            return
+        if isinstance(flight.what, StartAttempt):
+            self._uuids.pop(flight.what.index, None)
+            start = flight.what
+            self._post(AttemptEnded(start.index, start.attempt, Status.CANCELLED, reason=NOT_STARTED))
+        else:
+            self._beside_ended(flight.what, uuid, Status.CANCELLED)
+
+    def offered(self, cpus: float, memory_bytes: int) -> None:
+        offer = self._schedule.offer
+        if cpus > offer.cpus or memory_bytes > offer.memory_bytes:
+            self._post(OfferGrew(cpus, memory_bytes))
+
+    def waits(self, uuid: str, why: str) -> None:
+        flight = self._flights.get(uuid)
+        if flight is not None and isinstance(flight.what, StartAttempt):
+            self._feed.state(flight.what.index, JobState.PENDING, why)
+
+    def recorded(self, record: Record) -> None:
+        self._feed.recorded(record)
+
+    def take_sample(self, name: str) -> None:
+        """On the sampler's thread, for everything that was added to the sampler."""
+        if name == _SLOTS:
+            self._hosts.take_samples()
+        elif name == _LOOK:
+            self._look()
+        else:
+            self._hosts.take_sample(name)
+
+    def _look(self) -> None:
+        self._facts.poll(self.inbox.take_poll)
+        self._hosts.look()
+        news = self._folder.look()
+        if news:
+            self._kit.loop.call(lambda: self._view.note(news))
+
+    # ---- time ----------------------------------------------------------------------------------------
+
+    def next_wake_s(self) -> float | None:
+        due = [
+            self._schedule.next_wake_s(),
+            self._deadline_s,
+            self._next_draw_s,
+            self._starts.next_wake_s(),
+            self._question.next_wake_s,
+        ]
+        return min((at for at in due if at is not None), default=None)
+
+    def wake(self) -> None:
+        now_s = time.monotonic()
+        if self._deadline_s is not None and now_s >= self._deadline_s:
+            self._deadline_s = None
+            self._view.note("the time for the run is up")
+            self.stop(StopMode.KILL, "time")
+        if now_s >= self._next_draw_s:
+            self._next_draw_s = now_s + _DRAW_EVERY_S
+            self._view.tick()
+        self._starts.wake()
+        self._question.wake(now_s)
+        due_s = self._schedule.next_wake_s()
+        if due_s is not None and due_s <= now_s:
+            self._post(Tick())
+        self._hosts.flush()
+
+    def _tell_states(self) -> None:
+        for index in range(len(self._plan.jobs)):
+            state = self._schedule.state_of(index)
+            if state is not JobState.UNINITIALIZED:
+                self._feed.state(index, state, self._schedule.whys.get(index, ""))
+
+    # ---- signals -------------------------------------------------------------------------------------
+
+    def _handle_signal(self, number: int) -> None:
+        if number == signal.SIGUSR1:
+            self._facts.fetch(self.inbox.take)  # someone has written something into the store
+            return
+        self.was_interrupted = True
+        self.interrupted_by = self.interrupted_by or number
+        drains = number == signal.SIGINT and self._setup.run.options.interrupt == "drain"
+        is_first = self._schedule.stopping is None
+        self.stop(StopMode.DRAIN if drains and is_first else StopMode.KILL, signal.Signals(number).name)

@@ -1,0 +1,141 @@
+"""Views of a run while it is driven. The driver calls the view; the caller decides what is shown where."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from joblens.model.jobs.job import Record
+from joblens.model.runs.plan import PlannedJob
+from joblens.model.runs.run import JobState, RunStatus
+
+
+class RunView(Protocol):
+    """A driver calls it through a ThreadedView: its methods may wait, but not forever."""
+
+    def state_changed(self, index: int, state: JobState, why: str = "") -> None:
+        """Of a job of the plan. Called for every change; jobs that ended earlier come first."""
+        ...
+
+    def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None: ...
+
+    def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
+        """With its outcome, before `state_changed` reports the job's new state."""
+        ...
+
+    def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
+        """The next jobs of the plan: a job of the run has added them. Before any change of their states."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something people should read, such as 'starting nothing more, waiting for 3 jobs'."""
+        ...
+
+    def tick(self) -> None:
+        """Called a few times a second while the run goes on: the moment to draw."""
+        ...
+
+    def close(self, status: RunStatus) -> None:
+        """The run is over, or this process leaves it. The last picture stays."""
+        ...
+
+
+class NoView:
+    """For runs that nobody looks at."""
+
+    def state_changed(self, index: int, state: JobState, why: str = "") -> None:
+        pass
+
+    def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
+        pass
+
+    def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
+        pass
+
+    def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def tick(self) -> None:
+        pass
+
+    def close(self, status: RunStatus) -> None:
+        pass
+
+
+class ThreadedView:
+    """Calls another view on a thread of its own, where that may read the store and wait for a terminal or a
+    reader. Calls are passed on in their order, with each tick."""
+
+    def __init__(self, view: RunView, warn: Callable[[str], None]) -> None:
+        """`warn` gets the error of a view that fails. After that the view is only closed."""
+        self._view = view
+        self._warn = warn
+        self._calls: deque[Callable[[], None]] = deque()
+        self._ticked = threading.Event()
+        self._is_closing = self._has_failed = False
+        self._status = RunStatus.FAILED  # of the run, when it closes
+        self._thread = threading.Thread(target=self._run, name="joblens-view", daemon=True)
+        self._thread.start()
+
+    def state_changed(self, index: int, state: JobState, why: str = "") -> None:
+        self._calls.append(partial(self._view.state_changed, index, state, why))
+
+    def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
+        self._calls.append(partial(self._view.attempt_began, index, attempt, job_uuid, at_us))
+
+    def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
+        self._calls.append(partial(self._view.attempt_ended, index, attempt, record))
+
+    def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
+        self._calls.append(partial(self._view.jobs_added, jobs))
+
+    def note(self, text: str) -> None:
+        self._calls.append(partial(self._view.note, text))
+        self._ticked.set()
+
+    def tick(self) -> None:
+        self._ticked.set()
+
+    def close(self, status: RunStatus) -> None:
+        """Returns when everything has been shown. A second call does nothing."""
+        if not self._is_closing:
+            self._status = status
+            self._is_closing = True
+            self._ticked.set()
+            self._thread.join()
+
+    def _run(self) -> None:
+        self._safely(self._show)
+        self._calls = deque(maxlen=0)
+        while not self._is_closing:  # the view has failed
+            self._await_tick()
+        self._safely(lambda: self._view.close(self._status))
+
+    def _safely(self, work: Callable[[], None]) -> None:
+        """A view that fails never disturbs a run."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001
+            if not self._has_failed:
+                self._has_failed = True
+                self._warn(f"the run goes on, but cannot be shown: {error}")
+
+    def _show(self) -> None:
+        while not self._is_closing:
+            self._await_tick()
+            self._pass_on()
+            if not self._is_closing:
+                self._view.tick()
+        self._pass_on()
+
+    def _await_tick(self) -> None:
+        self._ticked.wait()
+        self._ticked.clear()
+
+    def _pass_on(self) -> None:
+        while self._calls:
+            self._calls.popleft()()

@@ -1,0 +1,76 @@
+"""What a background job needs to run, handed from `submit` to the supervisor in a private file.
+
+The store holds only the redacted form; the real environment never goes into it."""
+
+import contextlib
+import os
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.files.private import read_own, write_own
+
+_SUFFIX = ".job"
+
+
+class Payload(Struct, frozen=True, kw_only=True):
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    logs_dir: str  # for its two output files
+    output_max_bytes: int  # kept of each
+    notify: tuple[str, ...] = ()  # run at its end, as the job was: same environment, same directory
+    secrets: dict[str, str] = {}  # to be hidden in its outcome, and the text shown instead
+
+
+def payload_path(spool_dir: str, uuid: str) -> str:
+    return os.path.join(spool_dir, uuid + _SUFFIX)
+
+
+def payloads(spool_dir: str) -> list[str]:
+    """Jobs that have one, by uuid."""
+    try:
+        names = os.listdir(spool_dir)
+    except OSError:
+        return []
+    return [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
+
+
+def write_payload(spool_dir: str, uuid: str, payload: Payload) -> None:
+    """On disk for good before it returns: the job is queued next, and may be started after a reboot."""
+    # Names and values may hold bytes that are no text; they travel as escapes.
+    write_own(payload_path(spool_dir, uuid), msgspec.json.encode(_escaped(payload)))
+
+
+def read_payload(spool_dir: str, uuid: str) -> Payload | None:
+    """None when there is none (any more) or it cannot be read."""
+    try:
+        return _plain(msgspec.json.decode(read_own(payload_path(spool_dir, uuid)), type=Payload))
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def remove_payload(spool_dir: str, uuid: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(payload_path(spool_dir, uuid))
+
+
+def _escaped(payload: Payload) -> Payload:
+    return _mapped(payload, lambda text: os.fsencode(text).decode("latin-1"))
+
+
+def _plain(payload: Payload) -> Payload:
+    return _mapped(payload, lambda text: os.fsdecode(text.encode("latin-1")))
+
+
+def _mapped(payload: Payload, change: Callable[[str], str]) -> Payload:
+    return replace(
+        payload,
+        argv=tuple(change(word) for word in payload.argv),
+        notify=tuple(change(word) for word in payload.notify),
+        env={change(name): change(value) for name, value in payload.env.items()},
+        cwd=change(payload.cwd),
+        logs_dir=change(payload.logs_dir),
+    )

@@ -1,0 +1,312 @@
+"""Carries facts to the store and the sinks on a thread of its own, so that a slow disk or a locked
+database delays neither a sample nor the job."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from joblens.agent.runtime.pending_ends import PendingEnds
+from joblens.model.errors import JoblensError, StoreError
+from joblens.model.jobs.job import Record, Status
+from joblens.model.writes import (
+    CancelAsked,
+    DetailsTaken,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    SamplesTaken,
+    Write,
+)
+from joblens.ports.sink import Sink
+from joblens.ports.store import Store
+
+T = TypeVar("T")
+
+_PATIENCE_S = 1.9  # a little less than two ticks of a second
+
+
+def _ignore(_error: JoblensError) -> None:
+    """A store that fails has nothing new."""
+
+
+class Recorder:
+    """`put` and `ask` return at once; `write` and `read` wait for the store, so no thread that looks after
+    jobs calls them. Order is kept."""
+
+    def __init__(
+        self,
+        store: Store,
+        sinks: Sequence[Sink] = (),
+        warn: Callable[[str], None] = print,
+        pending: PendingEnds | None = None,
+    ) -> None:
+        """`pending`: tells the next process which ends the sinks did not get."""
+        self.store = store
+        self._sinks = tuple(sinks)
+        self._pending = pending
+        self._warn = warn
+        self._waiting: list[Write] = []
+        self._records: dict[str, Record] = {}
+        self._changed = threading.Condition()
+        self._applying = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self.is_closing = False
+        self._taken = 0
+        self._applied_at_s = 0.0
+        self._is_due = False  # facts wait that the thread is to write now
+        self.muted: set[str] = set()  # jobs of which nothing is written any more: they are another's
+        self.sieve: Callable[[Sequence[Write]], list[Write]] | None = None  # what is written now, of these
+        self._questions: list[Callable[[], None]] = []  # not asked yet
+        self._names: set[Hashable | None] = set()  # of questions without an answer
+        self._has_warned_of_sinks = False
+        self.applied = 0  # how many of the facts taken so far wait no more
+        self.unwritten: set[str] = set()  # jobs with facts that the store refused
+
+    def put(
+        self, writes: Sequence[Write], *, can_wait: bool = False, then: Callable[[], None] | None = None
+    ) -> int:
+        """-> a ticket: once `applied` has reached it, the facts are safe, except for jobs in `unwritten`.
+        Facts that can wait are written together with others, when the next fact comes after `_PATIENCE_S`:
+        waking up costs more than writing. `then` is called on the recorder's thread afterwards."""
+        with self._changed:
+            self._waiting.extend(writes)
+            self._taken += len(writes)
+            ticket = self._taken
+            if not can_wait or then is not None or time.monotonic() - self._applied_at_s >= _PATIENCE_S:
+                self._is_due = True
+            if then is not None:
+                self._questions.append(partial(self._call_back, then))
+            self._wake_thread()
+        if self._thread is None:
+            self._serve()
+        return ticket
+
+    def _wake_thread(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="joblens-recorder", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads: the caller does the work of this one
+                return
+            self._thread = thread
+        if self._is_due or self._questions:
+            self._changed.notify()
+
+    def write(self, writes: Sequence[Write]) -> None:
+        with self._changed:
+            self._waiting.extend(writes)
+            self._taken += len(writes)
+        self._apply_waiting()
+
+    def wait_until_applied(self) -> None:
+        """Everything that was put before this call is safe when it returns."""
+        self._apply_waiting()
+
+    def read(self, question: Callable[[Store], T]) -> T:
+        """One connection, one question at a time."""
+        with self._applying:
+            return question(self.store)
+
+    def ask(
+        self,
+        question: Callable[[Store], T],
+        then: Callable[[T], None],
+        otherwise: Callable[[JoblensError], None] = _ignore,
+        *,
+        name: Hashable | None = None,
+    ) -> None:
+        """Asks the store on the recorder's thread. `then` or `otherwise` is called there: it has to return
+        soon, mostly by a call to the loop. Everything put before is written first, except for a poll.
+        `name`: of a poll, which is not asked a second time before it has an answer."""
+        with self._changed:
+            if name is not None and name in self._names:
+                return
+            self._names.add(name)
+            self._questions.append(partial(self._ask, question, then, otherwise, name))
+            self._is_due |= name is None
+            self._wake_thread()
+        if self._thread is None:
+            self._serve()
+
+    def poll_cancels(
+        self,
+        then: Callable[[Mapping[str, CancelAsked]], None],
+        call: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        """`then` gets the requests that `joblens cancel` leaves in the store, through `call` (of a loop) if
+        given. Called again with the same bound method before its answer is there, it does nothing."""
+
+        def pass_on(asked: Mapping[str, CancelAsked]) -> None:
+            if call is None:
+                then(asked)
+            else:
+                call(partial(then, asked))
+
+        self.ask(lambda store: store.cancel_requests(), pass_on, name=then)
+
+    def record(self, uuid: str, writes: Sequence[Write], then: Callable[[int | None], None]) -> None:
+        """Puts them. `then` gets the job's number once they are safe; None: they wait in a journal."""
+        self.put(writes)
+        self.ask(lambda store: store.find(uuid).number, then, lambda _error: then(None))
+
+    def _ask(
+        self,
+        question: Callable[[Store], Any],
+        then: Callable[[Any], None],
+        otherwise: Callable[[JoblensError], None],
+        name: Hashable | None,
+    ) -> None:
+        try:
+            answer = self.read(question)
+        except Exception as error:  # noqa: BLE001 - the caller waits for one of the two
+            failure = error if isinstance(error, JoblensError) else StoreError(repr(error))
+            self._call_back(partial(otherwise, failure))
+        else:
+            self._call_back(partial(then, answer))
+        finally:
+            with self._changed:
+                self._names.discard(name)
+
+    def _call_back(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001 - the questions of others wait
+            self._warn(f"a fault in joblens: an answer of the store was not used: {error!r}")
+
+    def close(self) -> None:
+        with self._changed:
+            self.is_closing = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+        self._is_due = True
+        self._serve()  # whatever the thread has not come to: each question has its answer
+        for sink in self._sinks:
+            sink.close()
+        if self._pending is not None:
+            self._pending.close()
+        self.store.close()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._is_due and not self._questions and not self.is_closing:
+                    self._changed.wait()
+                if self.is_closing:
+                    return
+            self._serve()
+
+    def _serve(self) -> None:
+        """Writes the facts that are due and asks the questions that wait."""
+        with self._changed:
+            questions, self._questions = self._questions, []
+            is_due, self._is_due = self._is_due, False
+        if is_due:
+            self._apply_safely()
+        for question in questions:
+            question()
+
+    def _apply_safely(self) -> None:
+        """A fault of the store's is no reason to record nothing from then on."""
+        try:
+            self._apply_waiting()
+        except Exception as error:  # noqa: BLE001 - whatever it is, jobs go on
+            self._warn(f"the store failed, and facts about jobs may be lost: {error!r}")
+
+    def _apply_waiting(self) -> None:
+        with self._applying:
+            with self._changed:
+                batch, self._waiting = self._waiting, []
+            if not batch and self.sieve is None:
+                return
+            self._applied_at_s = time.monotonic()
+            taken = len(batch)
+            batch = self._not_muted(batch)
+            if self.sieve is not None:
+                batch = self._not_muted(self.sieve(batch))
+            with self._ends_noted(batch):
+                try:
+                    if batch:
+                        self.store.apply(batch)
+                except BaseException:
+                    self.unwritten.update(map(uuid_of, batch))
+                    raise
+                finally:
+                    self.applied += taken
+                if self._sinks:
+                    self._mirror_safely(batch)
+
+    def _ends_noted(self, batch: Sequence[Write]) -> contextlib.AbstractContextManager[None]:
+        if self._pending is None or not self._sinks:
+            return contextlib.nullcontext()
+        return self._pending.around([one.uuid for one in batch if isinstance(one, JobEnded)])
+
+    def _not_muted(self, batch: list[Write]) -> list[Write]:
+        return [one for one in batch if uuid_of(one) not in self.muted] if self.muted else batch
+
+    def _mirror_safely(self, batch: Sequence[Write]) -> None:
+        """Sinks report what they cannot write; a fault of theirs is no reason to lose what comes after."""
+        try:
+            self._mirror(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, jobs go on
+            if not self._has_warned_of_sinks:
+                self._has_warned_of_sinks = True
+                self._warn(f"a mirror of the records could not be written: {error!r}")
+
+    def _mirror(self, batch: Sequence[Write]) -> None:
+        ended: list[Record] = []
+        for write in batch:
+            if isinstance(write, JobQueued):
+                self._records.setdefault(write.job.uuid, Record(status=Status.QUEUED, job=write.job))
+            elif isinstance(write, JobStarted):
+                self._started(write)
+            elif isinstance(write, SamplesTaken):
+                for sink in self._sinks:
+                    sink.samples_taken(write.uuid, write.samples)
+            elif isinstance(write, DetailsTaken):
+                for sink in self._sinks:
+                    sink.details_taken(write.uuid, write.details)
+            elif isinstance(write, JobEnded) and (record := self._known(write.uuid)):
+                ended.append(_ended(record, write))
+                self._records.pop(write.uuid, None)
+        if ended:
+            for sink in self._sinks:
+                sink.jobs_ended(ended)
+
+    def _known(self, uuid: str) -> Record | None:
+        """A job that another process queued or started is in the store."""
+        try:
+            return self._records.get(uuid) or self.store.find(uuid)
+        except JoblensError:
+            return None  # in the journal: whoever brings it in does not mirror it
+
+    def _started(self, write: JobStarted) -> None:
+        known = self._known(write.uuid)
+        if known is None:
+            return
+        told = known.attempt if write.uuid in self._records else None
+        record = Record(status=Status.RUNNING, job=known.job, attempt=write.attempt, number=known.number)
+        self._records[write.uuid] = record
+        if told is not None and replace(told, provenance=write.attempt.provenance) == write.attempt:
+            return  # said again, with what it runs in or for a store that was made anew
+        for sink in self._sinks:
+            sink.job_started(record)
+
+
+def uuid_of(write: Write) -> str:
+    return write.job.uuid if isinstance(write, JobQueued) else getattr(write, "uuid", "")
+
+
+def _ended(record: Record, write: JobEnded) -> Record:
+    return Record(
+        number=record.number,
+        status=write.outcome.status,
+        job=record.job,
+        attempt=record.attempt,
+        outcome=write.outcome,
+    )

@@ -1,0 +1,93 @@
+"""What those who look after jobs share."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from joblens.agent.cgroups.groups import JobGroups
+from joblens.agent.instruments.table import Instruments
+from joblens.agent.launcher.launch import LauncherProcess
+from joblens.agent.measuring.accounting import Accountant
+from joblens.agent.provenance.collector import ProvenanceDesk
+from joblens.agent.runtime.loop import Loop
+from joblens.agent.runtime.recorder import Recorder
+from joblens.agent.runtime.sampler import Sampler
+from joblens.model.jobs.job import Job, Owner, Record
+from joblens.model.redaction.secrets import NO_SECRETS, SecretValues
+from joblens.ports.clock import Clock
+from joblens.probes.host.machine_load import HostFacts
+
+if TYPE_CHECKING:  # most jobs run nowhere near a cluster
+    from joblens.agent.nodes.job import NodeDesk
+    from joblens.agent.nodes.jobs import NodeDesks
+
+
+ALL_JOBS = ""
+
+
+class Kit(Struct, frozen=True):
+    """What all sessions of one owner share."""
+
+    recorder: Recorder
+    sampler: Sampler
+    accountant: Accountant
+    clock: Clock
+    loop: Loop
+    owner: Owner
+    host: HostFacts
+    spool_dir: str  # of this store: outcomes that launchers leave, ledgers, slot marks, pending ends
+    job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
+    instruments: Instruments = field(default_factory=Instruments)
+    is_leashed: bool = False  # jobs end with their owner, whatever becomes of it
+    nodes: "NodeDesks | None" = None  # None: no cluster has given any to this process
+    complete: Callable[[Record], Record] | None = None  # adds to a record before it is written
+    provenance: ProvenanceDesk | None = None  # None: nobody asks what jobs ran in
+    secrets: dict[str, SecretValues] = field(default_factory=dict)  # by job, until it has ended; see ALL_JOBS
+
+    def ran_in(self, job: Job) -> str:
+        """Called at its start, for its attempt."""
+        return "" if self.provenance is None else self.provenance.begin(job)
+
+    def completed(self, record: Record) -> Record:
+        """The last word on it before it is written."""
+        if self.complete is not None:
+            record = self.complete(record)
+        if self.provenance is not None:
+            record = self.provenance.complete(record)
+        return self._without_secrets(record) if self.secrets else record
+
+    def _without_secrets(self, record: Record) -> Record:
+        secrets = self.secrets_of(record.job.uuid)
+        if not secrets or record.outcome is None:
+            return record
+        self.secrets.pop(record.job.uuid, None)
+        return replace(record, outcome=secrets.hide_in_outcome(record.outcome))
+
+    def secrets_of(self, uuid: str) -> SecretValues:
+        """Those of the job and those of all jobs."""
+        own, common = self.secrets.get(uuid), self.secrets.get(ALL_JOBS)
+        return own | common if own and common else own or common or NO_SECRETS
+
+    def add_secrets(self, secrets: SecretValues, uuid: str = ALL_JOBS) -> None:
+        """Hides them in the outcome of the job, or of all jobs."""
+        if secrets:
+            self.secrets[uuid] = secrets | self.secrets.get(uuid, NO_SECRETS)
+
+    def desk_for(self, job: Job) -> "NodeDesk | None":
+        """Of a job that may have processes which are not its own children."""
+        return None if self.nodes is None else self.nodes(self, job)
+
+
+class Place(Struct, frozen=True):
+    """A launcher that stands by with the process that will be the job, in groups of its own (None: it is
+    known by its process tree)."""
+
+    launcher: LauncherProcess
+    groups: JobGroups | None
+
+
+def watch_name(uuid: str) -> str:
+    """What the sampler knows the looks at a job's limits by."""
+    return f"watch:{uuid}"

@@ -1,0 +1,496 @@
+"""One attempt of a job, from making its groups to recording its outcome."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from joblens.agent.cgroups.groups import JobGroups
+from joblens.agent.cgroups.marked import end_marked
+from joblens.agent.containers.holding import hold_of
+from joblens.agent.instruments.table import Watched
+from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan, exit_usage_of
+from joblens.agent.launcher.step_launchers import STEP_END_S, are_step_launchers
+from joblens.agent.measuring.accounting import PROCESS_TREE, Limits, limit
+from joblens.agent.measuring.job_processes import JobProcesses
+from joblens.agent.measuring.limit_watch import CALM_S, CLOSE_S, LimitWatch
+from joblens.agent.measuring.measurement import Measurement
+from joblens.agent.measuring.meter import JobMeter
+from joblens.agent.measuring.outcome import Ending, not_started, outcome_of
+from joblens.agent.session.context import Kit, Place, watch_name
+from joblens.agent.terminal.output import OutputFiles
+from joblens.engine.life.job_life import (
+    Command,
+    Emptied,
+    EndCause,
+    Event,
+    Exited,
+    Finish,
+    Forgiven,
+    JobLife,
+    KillAll,
+    Phase,
+    Send,
+    Started,
+    StopAsked,
+    Tick,
+    next_wake_s,
+    on_event,
+)
+from joblens.model.errors import JoblensError, LauncherLost, LaunchError
+from joblens.model.jobs.exit_usage import NOTHING_REAPED
+from joblens.model.jobs.job import Attempt, Job, Outcome, Record, Status
+from joblens.model.jobs.sample import Sample
+from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, Write
+from joblens.probes.gpu.signs import count_gpus
+from joblens.probes.host.machine_load import process_start_ticks
+
+_SETTLE_S = 0.1  # only a process that is there this long after the main one's end is a leftover
+
+
+class JobSession:
+    """Driven by the loop; ends by calling `on_end(session)` once the outcome is recorded."""
+
+    def __init__(  # noqa: PLR0913 - each owner has its own of these
+        self,
+        job: Job,
+        plan: LaunchPlan,
+        kit: Kit,
+        *,
+        output: OutputFiles | None = None,
+        on_sample: Callable[[Sample], None] | None = None,
+        on_outcome: Callable[["JobSession"], None] | None = None,
+        on_end: Callable[["JobSession"], None] | None = None,
+        drain: Callable[[], None] | None = None,
+        place: Place | None = None,
+    ) -> None:
+        """`on_outcome` hears how it ended before that is recorded, `on_end` when everything is done. `place`:
+        where a launcher stands by already."""
+        self.job = job
+        self.record = Record(status=Status.QUEUED, job=job)
+        self._plan = plan
+        self._kit = kit
+        self._output = output
+        self._on_sample = on_sample
+        self._on_outcome = on_outcome
+        self._on_end = on_end
+        self._place = place
+        self._is_pumped = drain is not None  # whoever pumps the output also bounds it
+        self._drain = drain  # brings home what the job has printed and nobody has read yet
+        early = job.early_signal
+        self._life = JobLife(
+            timeout_s=job.requirements.timeout_s if job.enforce else None,
+            early_signal=early.signal if early else None,
+            early_lead_s=early.lead_s if early else 0.0,
+            lead_is_grace=early is not None and early.is_grace,
+            grace_s=job.grace_s,
+        )
+        self._container = hold_of(job, kit.spool_dir)
+        self._nodes = kit.desk_for(job)
+        self._processes = JobProcesses() if self._container is None else self._container.processes
+        self._limits = Limits()
+        self._watch = LimitWatch()
+        self._is_watched = False
+        self._launcher: LauncherProcess | None = None
+        self._measurement: Measurement | None = None
+        self._reaped = NOTHING_REAPED
+        self._started_mono_ns = self._ended_mono_ns = 0
+        self._wait_status: int | None = None
+        self._settle_until_s: float | None = None
+        self._stops: list[StopAsked] = []  # that came before the job could begin
+        self.error: JoblensError | None = None  # why the job could not begin
+        self.is_over = False  # and recorded
+
+    @property
+    def was_asked_to_stop(self) -> bool:
+        return self._life.cause is not EndCause.NONE or bool(self._stops)
+
+    @property
+    def is_steady(self) -> bool:
+        """It runs, and nothing is under way that only this process can finish."""
+        life = self._life
+        return life.phase is Phase.RUNNING and not self.was_asked_to_stop and self._settle_until_s is None
+
+    # ---- start -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """The job begins when the store knows of it. One that cannot begin is recorded and ends too; `error`
+        says why."""
+        self._take_step(lambda: self._begin(self._prepare()))
+
+    def _take_step(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except JoblensError as error:
+            self._could_not_start(error)
+        except OSError as error:  # no more processes, descriptors or memory to be had
+            self._could_not_start(LaunchError(f"the job could not be started: {error}"))
+        except BaseException as error:  # a fault of joblens, or an interrupt: nothing may go on unwatched
+            self._could_not_start(LaunchError(f"the job could not be started: {error!r}"))
+            raise
+
+    def _prepare(self) -> Attempt:
+        """The groups, the launcher, and a process that waits to become the job; all that will measure it."""
+        kit = self._kit
+        if self._nodes is not None:
+            self._plan = self._nodes.begin(self._plan)
+        launcher = self._get_launcher()
+        ran_in = kit.ran_in(self.job)  # looked up while the launcher comes up
+        in_container = self._container
+        self._limits = limit(self.job, self._groups) if in_container is None else in_container.limit()
+        pid, start_ticks = launcher.prepare(
+            attach=self._groups.attach_files() if self._groups and self._main_process_joins else (),
+            outcome_path=os.path.join(kit.spool_dir, f"{self.job.uuid}.outcome"),
+            rlimits=kit.job_rlimits,
+            affinity=self._limits.affinity,
+            groups=tuple(self._groups.paths.values()) if self._groups else (),
+            leash=("job" if in_container is None else "container") if kit.is_leashed else "",
+        )
+        self._measurement = self._measure(launcher.pid, pid if self._main_process_joins else None)
+        return Attempt(
+            started_at_us=kit.clock.now_us(),
+            owner=kit.owner,
+            pid=pid,
+            pid_start_ticks=start_ticks,
+            launcher_pid=launcher.pid,
+            launcher_start_ticks=process_start_ticks(launcher.pid),
+            accounting=self._accounting,
+            accounting_reason=kit.accountant.reason_for(self.job) if in_container is None else "",
+            groups=dict(self._groups.paths) if self._groups else {},
+            enforced_by=self._limits.enforced_by,
+            logs_dir=self._output.directory if self._output else "",
+            kernel=kit.host.kernel,
+            cpu_count=kit.host.cpu_count,
+            memory_total_bytes=kit.host.memory_total_bytes,
+            gpu_count=count_gpus() if self.job.requirements.gpus else None,
+            gpu_devices=self.job.gpu_devices,
+            provenance=ran_in,
+        )
+
+    @property
+    def _groups(self) -> JobGroups | None:
+        return self._processes.groups
+
+    @property
+    def _accounting(self) -> str:
+        if self._groups is not None:
+            return self._groups.kind
+        return PROCESS_TREE if self._container is None else self._container.accounting
+
+    @property
+    def _main_process_joins(self) -> bool:
+        """The client of a container engine stays outside: the container is the job."""
+        return self.job.container is None
+
+    def _get_launcher(self) -> LauncherProcess:
+        """First of all: should this process be killed from here on, it takes the groups away."""
+        accountant, processes = self._kit.accountant, self._processes
+        if self._place is not None:
+            self._launcher, processes.groups = self._place.launcher, self._place.groups
+            self._launcher.give(self._plan)
+            return self._launcher
+        self._kit.instruments.get_ready(self.job)
+        self._launcher = LauncherProcess(self._plan)
+        if self._container is not None:
+            self._container.begin(self._launcher, accountant, self._plan)
+            return self._launcher
+        # systemd may have to be asked for them, while the launcher comes up.
+        processes.groups = accountant.groups_for_process(
+            self.job.uuid, self.job.accounting, self._launcher.pid
+        )
+        return self._launcher
+
+    def _measure(self, launcher_pid: int, main_pid: int | None) -> Measurement:
+        kit, groups = self._kit, self._groups
+        watched = Watched(
+            job=self.job,
+            main_pid=main_pid,
+            kind=groups.kind if groups else "",
+            groups=groups.paths if groups else {},
+            pids=self._processes.seen,
+        )
+        instruments = kit.instruments.open(watched)
+        details = instruments.details
+        try:
+            if self._container is None:
+                meter = kit.accountant.meter(groups, launcher_pid, instruments.probes, self._processes.seen)
+            else:
+                others = self._container.bound(instruments.probes)
+                meter = kit.accountant.meter_of(self._container.probe(), self.pids, others)
+                details = (*details, self._container.facts())
+        except BaseException:
+            instruments.close()
+            raise
+        self._processes.meter = meter
+        if self._nodes is not None:
+            self._nodes.watch(meter, groups, on_over=self._over_elsewhere, on_follow=self._look_often)
+            details = (*details, self._nodes)
+        return Measurement(self.job, kit.recorder, meter, details, self._on_sample)
+
+    def _begin(self, attempt: Attempt) -> None:
+        """Everything needed to find the job again is on disk before its first instruction runs."""
+        assert self._measurement is not None
+        assert self._launcher is not None
+        base = self._measurement.meter.take_base()
+        attempt = replace(attempt, base=base, started_mono_ns=self._kit.clock.mono_ns())
+        self.record = replace(self.record, status=Status.RUNNING, attempt=attempt)
+        go = partial(self._go, attempt, self._launcher, self._measurement.meter)
+        step = partial(self._kit.loop.call, partial(self._take_step, go))
+        self._kit.recorder.put([JobQueued(self.job), JobStarted(self.job.uuid, attempt)], then=step)
+
+    def _go(self, attempt: Attempt, launcher: LauncherProcess, meter: JobMeter) -> None:
+        self._started_mono_ns = self._kit.clock.mono_ns()
+        meter.start_at(self._started_mono_ns)
+        launcher.go(meter.counter_files())
+        self._kit.loop.watch(launcher.socket, self._on_message)
+        self._kit.loop.add_timed(self)
+        self._feed(Started())
+        for stop in self._stops:
+            self._feed(stop)
+        self.take_sample()
+        if self._kit.provenance is not None:
+            self._kit.provenance.follow(self.job.uuid, attempt)
+        if self.job.monitor:
+            self._kit.sampler.add(self.job.uuid, self.job.interval_s)
+        waits_for_container = self._container is not None and self.job.monitor
+        self._watch = LimitWatch(self._limits.watched_memory_bytes, self._limits.watched_pids)
+        if self._watch or waits_for_container:
+            self._is_watched = True
+            self._kit.sampler.add(watch_name(self.job.uuid), CALM_S)
+
+    def _could_not_start(self, error: JoblensError) -> None:
+        self.error = error
+        self._life = replace(self._life, phase=Phase.OVER)
+        self._let_go()
+        outcome = self._take_outcome(not_started(self.job, error, self._kit.clock.now_us()))
+        self._record([JobQueued(self.job), JobEnded(self.job.uuid, outcome)])
+
+    def _take_outcome(self, outcome: Outcome) -> Outcome:
+        """-> it, with what whoever looks after the job has to add."""
+        self.record = self._kit.completed(replace(self.record, status=outcome.status, outcome=outcome))
+        return self.record.outcome or outcome
+
+    def _let_go(self) -> None:
+        """Of everything the start has got hold of so far."""
+        self._kit.sampler.remove(self.job.uuid)
+        self._kit.sampler.remove(watch_name(self.job.uuid))
+        self._kit.loop.remove_timed(self)
+        self._processes.kill()
+        if self._launcher is not None:
+            self._kit.loop.unwatch(self._launcher.socket)
+            self._launcher.abandon()
+        if self._measurement is not None:
+            self._measurement.close()
+        if self._groups is not None:
+            self._groups.remove()
+        if self._nodes is not None:
+            self._nodes.close()
+
+    # ---- while it runs -----------------------------------------------------------------------
+
+    def ask_stop(self, cause: EndCause, number: int = signal.SIGTERM) -> None:
+        if self._started_mono_ns:
+            self._feed(StopAsked(cause, number))
+        else:
+            self._stops.append(StopAsked(cause, number))
+
+    def forgive(self) -> None:
+        self._feed(Forgiven())
+
+    def forward_signal(self, number: int) -> None:
+        """A signal that is the job's business alone (USR1, HUP, WINCH …)."""
+        if self._launcher is not None:
+            self._launcher.signal_main(number)
+
+    def kill_now(self) -> None:
+        """For an owner that cannot go on. The launcher leaves the outcome for recovery to find."""
+        if self._launcher is not None:
+            self._processes.kill()
+
+    def take_sample(self) -> None:
+        """From the sampler's thread, or at the start."""
+        assert self._measurement is not None
+        self._measurement.take(self._reaped)
+        if self._output is not None and not self._is_pumped:
+            self._output.trim()
+
+    def watch_limits(self) -> None:
+        """From the sampler's thread, where the kernel does not enforce a limit. Of a container: until it has
+        started, for the first sample that finds something."""
+        assert self._measurement is not None
+        if self._container is not None:
+            if self._container.has_started:
+                self._kit.sampler.remove(watch_name(self.job.uuid))
+                self.take_sample()
+            return
+        sample = self._measurement.look(self._reaped)
+        if sample is None:
+            return
+        before_s, cause = self._watch.interval_s, self._watch.judge(sample)
+        if cause is not None:
+            self._kit.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
+        elif self._watch.interval_s != before_s:
+            self._kit.sampler.change(watch_name(self.job.uuid), self._watch.interval_s)
+
+    def _over_elsewhere(self, cause: EndCause) -> None:
+        self._kit.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))  # on another node
+
+    def _look_often(self) -> None:
+        """From now on there is a process that nobody here can wait for."""
+        if not self._is_watched:
+            self._is_watched = True
+            self._kit.sampler.add(watch_name(self.job.uuid), CLOSE_S)
+
+    def next_wake_s(self) -> float | None:
+        times = [due for due in (next_wake_s(self._life), self._settle_until_s) if due is not None]
+        return min(times, default=None)
+
+    def wake(self) -> None:
+        if self._settle_until_s is not None and time.monotonic() >= self._settle_until_s:
+            self._settle()
+        else:
+            self._feed(Tick())
+
+    def _settle(self) -> None:
+        alive = self.pids()
+        since_s = (self._kit.clock.mono_ns() - self._ended_mono_ns) / 1e9
+        is_step_ending = self._nodes is not None and since_s < STEP_END_S and are_step_launchers(alive)
+        if alive and not is_step_ending:
+            self._settle_until_s = None
+            self._feed(Exited(len(alive)))
+        else:  # the last ones are just going; the launcher will say so
+            self._settle_until_s = time.monotonic() + _SETTLE_S
+
+    def pids(self) -> list[int]:
+        """Every process of the job that is alive now."""
+        return self._processes.pids()
+
+    def _on_message(self) -> None:
+        assert self._launcher is not None
+        try:
+            message = self._launcher.receive()
+        except LauncherLost:
+            self._launcher_is_lost()
+            return
+        word = message[0]
+        if word in ("exited", "reaped", "empty") and self._main_process_joins:
+            self._reaped = exit_usage_of(message[2] if word == "exited" else message[1])
+        if word == "exited":
+            self._wait_status = int(message[1])
+            self._ended_mono_ns = int(message[3])
+            self._settle_until_s = time.monotonic() + _SETTLE_S
+        elif word == "empty":
+            self._settle_until_s = None
+            if self._groups is not None and not self._groups.is_empty():
+                self._groups.kill()  # put there by someone else; nothing of ours is left
+            self._feed(Emptied())
+
+    def _launcher_is_lost(self) -> None:
+        """Someone killed it. What is left of the job cannot be waited for any more, so it is ended. How the
+        main process ended may have been told before."""
+        assert self._launcher is not None
+        self._kit.loop.unwatch(self._launcher.socket)
+        self._processes.kill()
+        if self._groups is None:
+            end_marked(self.job.uuid)  # daemons that nobody had seen; the launcher held them together
+        self._feed(Emptied())
+
+    def _feed(self, event: Event) -> None:
+        self._life, commands = on_event(self._life, event, time.monotonic())
+        for command in commands:
+            self._carry_out(command)
+
+    def _carry_out(self, command: Command) -> None:
+        if isinstance(command, Finish):
+            self._finish()
+        elif isinstance(command, KillAll):
+            self._processes.kill()
+            if self._nodes is not None:
+                self._nodes.kill()
+        elif isinstance(command, Send):
+            if self._life.phase is Phase.DRAINING:
+                self._processes.signal(command.signal)
+            elif self._launcher is not None:
+                self._launcher.signal_main(command.signal)
+
+    # ---- end ---------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        assert self._measurement is not None
+        assert self._launcher is not None
+        self._kit.sampler.remove(self.job.uuid)
+        self._kit.sampler.remove(watch_name(self.job.uuid))
+        self._kit.loop.unwatch(self._launcher.socket)
+        self._kit.loop.remove_timed(self)
+        if self._container is not None:
+            self._container.end_left()
+        if self._nodes is not None:
+            self._nodes.finish()
+        self._measurement.finish(self._reaped)
+        if self._drain is not None:
+            self._drain()
+        if self._output is not None:
+            self._output.finish(self._kit.secrets_of(self.job.uuid).hide)
+        ended_mono_ns = self._ended_mono_ns or self._kit.clock.mono_ns()
+        ending = Ending(
+            wait_status=self._wait_status,
+            cause=self._life.cause,
+            duration_s=(ended_mono_ns - self._started_mono_ns) / 1e9,
+            ended_at_us=self._kit.clock.now_us(),
+            leftovers=self._life.leftovers,
+            reaped=self._reaped,
+        )
+        if self._container is not None:
+            ending = self._container.judged(ending)
+        measured = self._measurement
+        outcome = outcome_of(
+            self.record,
+            ending,
+            measured.summary,
+            measured.meter,
+            self._output,
+            measured.details,
+            self._nodes.completed if self._nodes is not None else None,
+        )
+        outcome = self._take_outcome(outcome)
+        assert self.record.attempt is not None
+        started = JobStarted(self.job.uuid, self.record.attempt)
+        # All of it: the store may have been made anew since the start. Who hears of the end is to find what
+        # each node had in it, too.
+        parts: list[Write] = (
+            [DetailsTaken(self.job.uuid, self._nodes.details)] if self._nodes is not None else []
+        )
+        ended = JobEnded(self.job.uuid, outcome)
+        self._record(
+            [JobQueued(self.job), started, *parts, ended], partial(self._clear_up, measured, self._launcher)
+        )
+
+    def _clear_up(self, measured: Measurement, launcher: LauncherProcess) -> None:
+        measured.close()
+        if self._nodes is not None:
+            self._nodes.close()
+        if self._groups is not None:
+            self._groups.remove()
+        if self._container is not None:
+            self._container.forget()
+        # Last: an owner that is killed before this point leaves an outcome file, which says what to clear.
+        launcher.bye()
+
+    def _record(self, writes: list[Write], then: Callable[[], None] = lambda: None) -> None:
+        """`then` follows when they are safe."""
+        if self._on_outcome is not None:
+            # Before it is on disk: should this process be killed now, the launcher still tells how it ended.
+            self._on_outcome(self)
+
+        def recorded(number: int | None) -> None:
+            self.record = replace(self.record, number=number)
+            then()
+            self.is_over = True
+            if self._on_end is not None:
+                self._on_end(self)
+
+        kit = self._kit
+        kit.recorder.record(self.job.uuid, writes, lambda number: kit.loop.call(lambda: recorded(number)))

@@ -1,0 +1,1 @@
+"""Resident launchers in control groups of their own, for jobs without limits."""

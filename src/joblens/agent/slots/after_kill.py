@@ -1,0 +1,231 @@
+"""Slot jobs whose owner was killed, read from its ledger. Records those that the store does not know, and
+gives the counters that their launchers noted at their ends."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.agent.launcher.slot_ledger import LedgerJob, jobs_begun, ledger_owner, ledgers
+from joblens.agent.measuring.accounting import PROCESS_TREE
+from joblens.agent.measuring.outcome import Origins
+from joblens.agent.runtime.owners import is_gone, is_running
+from joblens.agent.slots.marks import SlotMark, end_slot, read_mark, slot_marks
+from joblens.analysis.numbers.reasons import NO_GRID_FACTOR
+from joblens.model.errors import ProbeError
+from joblens.model.jobs.job import Attempt, Outcome, Owner, Record
+from joblens.model.jobs.sample import Sample
+from joblens.model.writes import JobEnded, JobQueued, JobStarted, Write
+from joblens.probes.host.machine_load import HostFacts
+
+if TYPE_CHECKING:  # commands that find nothing left do without
+    from joblens.agent.slots.numbers import SlotNumbers
+    from joblens.probes.cgroup.probe import CgroupProbe
+
+_PATIENCE_S = 3.0  # for a launcher that has yet to notice that its owner is gone
+_LOOK_EVERY_S = 0.005
+_OLD_S = 86_400.0
+
+
+class SlotReading(Struct, frozen=True):
+    """First and last sample of a slot job, from the counters that its launcher read before and after it."""
+
+    first: dict[str, Any]
+    last: dict[str, Any]
+    origins: Origins
+
+
+def left_ledgers(spool_dir: str, host: HostFacts) -> dict[str, Owner]:
+    """Paths of ledgers whose owner is gone."""
+    found = {path: ledger_owner(path) for path in ledgers(spool_dir)}
+    return {path: owner for path, owner in found.items() if owner is not None and is_gone(owner, host)}
+
+
+def read_left(path: str, owner: Owner, unfinished: Iterable[Record]) -> list[LedgerJob]:
+    """Jobs of a left ledger that a launcher has begun; none begins later. `unfinished`: jobs that the store
+    knows. To be called by one process at a time (agent.locks.alone)."""
+    marks = slot_marks(os.path.dirname(path))
+    of_owner = {name: mark for name, mark in marks.items() if mark.owner == owner}
+    _end_unknown(of_owner, lambda: jobs_begun(path), unfinished)
+    return jobs_begun(path)
+
+
+def unrecorded(
+    jobs: Iterable[LedgerJob], owner: Owner, host: HostFacts, find: Callable[[str], Record | None]
+) -> list[Write]:
+    """Records those of a left ledger that the store does not know. Jobs of a queue are left out: they are
+    delivered again."""
+    writes: list[Write] = []
+    marks: dict[str, SlotMark] = {}
+    for job in jobs:
+        if not job.sent.job.queue and find(job.uuid) is None:
+            marks = marks or slot_marks(os.path.dirname(job.path))
+            writes += _writes(job, owner, marks.get(job.begin.slot), host)
+    return writes
+
+
+def end_unknown(spool_dir: str, logs_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
+    """For slots that print into `logs_dir`, whose owner is gone and had no ledger (no file could be made):
+    ends launchers whose job is not recorded. The next driver of the run starts that job again."""
+    in_ledgers = [ledger_owner(path) for path in ledgers(spool_dir)]
+    marks = {
+        name: mark
+        for name, mark in slot_marks(spool_dir).items()
+        if os.path.dirname(mark.files) == logs_dir
+        and mark.owner not in in_ledgers
+        and is_gone(mark.owner, host)
+    }
+    _end_unknown(marks, list, unfinished)
+
+
+def _end_unknown(
+    marks: Mapping[str, SlotMark], begun: Callable[[], list[LedgerJob]], unfinished: Iterable[Record]
+) -> None:
+    """Waits until each launcher runs a job that is recorded or that it has noted, or has ended. Ends the
+    others: no record would ever have their job."""
+    unfinished = list(unfinished)
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while True:
+        jobs = begun()
+        busy = {job.begin.slot for job in jobs if job.end is None}
+        ended = {job.uuid for job in jobs if job.end is not None}
+        recorded = {
+            (one.attempt.launcher_pid, one.attempt.launcher_start_ticks)
+            for one in unfinished
+            if one.attempt is not None and one.job.uuid not in ended
+        }
+        unknown = [
+            mark
+            for name, mark in marks.items()
+            if name not in busy
+            and (mark.launcher_pid, mark.launcher_start_ticks) not in recorded
+            and is_running(mark.launcher_pid, mark.launcher_start_ticks)
+        ]
+        if not unknown:
+            return
+        if time.monotonic() > deadline_s:
+            for mark in unknown:
+                end_slot(mark)
+            return
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _writes(job: LedgerJob, owner: Owner, mark: SlotMark | None, host: HostFacts) -> list[Write]:
+    failure = start_failure(job)
+    if failure is not None:
+        return [JobQueued(job.sent.job), JobEnded(job.uuid, failure)]
+    attempt = Attempt(
+        started_at_us=job.begin.at_us,
+        started_mono_ns=job.begin.mono_ns,
+        owner=owner,
+        launcher_pid=mark.launcher_pid if mark else None,
+        launcher_start_ticks=mark.launcher_start_ticks if mark else None,
+        accounting=(mark.kind if mark else "") or PROCESS_TREE,
+        groups=mark.paths if mark else {},
+        base=_base(job, mark),
+        kernel=host.kernel,
+        cpu_count=host.cpu_count,
+        memory_total_bytes=host.memory_total_bytes,
+    )
+    return [JobQueued(job.sent.job), JobStarted(job.uuid, attempt)]
+
+
+def start_failure(job: LedgerJob) -> Outcome | None:
+    """Of a job whose program could not be started."""
+    if job.end is None or job.end.answer[0] != "failed":
+        return None
+    from joblens.agent.slots.records import not_started_outcome
+    from joblens.agent.slots.slot import SlotJob
+
+    sent = job.sent
+    slot_job = SlotJob(sent.job, sent.job.argv, {}, sent.folder, sent.streams)
+    return not_started_outcome(slot_job, job.end.answer[1:], job.end.at_us)
+
+
+def reading_of(job: LedgerJob) -> SlotReading | None:
+    """From the contents of the slot's counters in the ledger: its groups may be gone. None: they do not fit
+    into the ledger, or there are none."""
+    mark = read_mark(os.path.dirname(job.path), job.begin.slot)
+    before = _noted(job.begin.counters, mark)
+    if job.end is None or mark is None or before is None:
+        return None
+    after = _noted(job.end.answer[-1], mark)
+    if after is None:
+        return None
+    from joblens.agent.slots.instruments import UNSEEN
+    from joblens.probes.network.cgroup_network import NOT_COUNTED, SOURCE, may_count, v2_group
+    from joblens.probes.network.traffic_code import FIELDS
+
+    numbers, (fields, probe) = _numbers(job, before[0]), after
+    sources, unknown = dict(probe.sources), {**UNSEEN, **numbers.unknown(), **probe.unknown}
+    unknown["co2"] = NO_GRID_FACTOR
+    if FIELDS[0] in fields:
+        sources["network"] = SOURCE
+    else:
+        unknown |= dict.fromkeys(FIELDS, v2_group(mark.paths)[1] or may_count() or NOT_COUNTED)
+    last = numbers.since_start(fields, job.end.answer[3], was_looked_at=False)
+    return SlotReading(numbers.at_start(), last, Origins(sources, unknown))
+
+
+def _noted(contents: list[bytes], mark: SlotMark | None) -> "tuple[dict[str, Any], CgroupProbe] | None":
+    """Contents of a slot's counters, of packets last where these are counted. -> numbers, and their probe"""
+    if mark is None or not mark.counter_files or len(contents) < len(mark.counter_files):
+        return None
+    from joblens.probes.cgroup.probe import CgroupProbe
+    from joblens.probes.network.traffic_code import parse_counters
+
+    by_path = dict(zip(mark.counter_files, contents, strict=False))
+    try:
+        probe = CgroupProbe(mark.paths, mark.kind, contents=by_path)
+    except (ProbeError, ValueError):
+        return None
+    packets = contents[len(mark.counter_files) :]
+    fields = {**probe.read(), **(parse_counters(packets[0]) if packets else {}), "processes": 1}
+    return fields, probe
+
+
+def _numbers(job: LedgerJob, before: dict[str, Any]) -> "SlotNumbers":
+    from joblens.agent.slots.numbers import SlotNumbers
+
+    return SlotNumbers(before, can_reset_peak=job.begin.can_reset_peak)
+
+
+def without_peak(sample: Sample) -> Sample:
+    """For a sample of a slot's groups that another process than the slot's owner read: the peak that it found
+    there may be an earlier job's, and has the launcher in it. The launcher notes the job's own at its end."""
+    return replace(sample, memory_kernel_peak_bytes=None)
+
+
+def _base(job: LedgerJob, mark: SlotMark | None) -> dict[str, int]:
+    """Counters of its groups when it began."""
+    before = _noted(job.begin.counters, mark)
+    return _numbers(job, before[0]).base_of_attempt() if before is not None else {}
+
+
+def remove_settled(spool_dir: str, host: HostFacts, is_over: Callable[[str], bool]) -> None:
+    """Ledgers of which every job is over, with launchers that have ended. Old ones without an owner, too: it
+    was killed before it could write its name."""
+    for path in ledgers(spool_dir):
+        if ledger_owner(path) is None:
+            _remove_when_old(path)
+    for path, owner in left_ledgers(spool_dir, host).items():
+        marks = [mark for mark in slot_marks(spool_dir).values() if mark.owner == owner]
+        if not _is_any_running(marks) and all(
+            job.sent.job.queue or is_over(job.uuid) for job in jobs_begun(path)
+        ):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def _remove_when_old(path: str) -> None:
+    with contextlib.suppress(OSError):
+        if time.time() - os.stat(path).st_mtime > _OLD_S:
+            os.unlink(path)
+
+
+def _is_any_running(marks: Iterable[SlotMark]) -> bool:
+    return any(is_running(mark.launcher_pid, mark.launcher_start_ticks) for mark in marks)

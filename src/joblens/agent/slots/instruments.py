@@ -1,0 +1,75 @@
+"""What looks at a slot's job beside the slot's groups. Opened when the job is first looked at: most jobs of a
+slot are over before that, and it would cost them more than they use."""
+
+from typing import Any
+
+from joblens.agent.instruments.details import DetailTaker
+from joblens.agent.instruments.other_probes import OtherProbes
+from joblens.agent.instruments.table import InstrumentSet, Watched
+from joblens.agent.measuring.meter import COUNTERS
+from joblens.agent.measuring.outcome import Origins
+from joblens.agent.session.context import Kit
+from joblens.agent.slots.home import SlotHome
+from joblens.agent.slots.numbers import NOBODY_LOOKED
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Job
+from joblens.model.jobs.probe_choice import INSTRUMENTS
+
+_OF_THE_SLOT = ("network",)  # counted for the slot's group, like its CPU time
+# Group of numbers -> why they are not known of a job that nobody looked at.
+UNSEEN = {
+    group: NOBODY_LOOKED
+    for name, instrument in INSTRUMENTS.items()
+    if name not in _OF_THE_SLOT
+    for group in instrument.groups
+}
+
+
+class SlotInstruments:
+    """Of one job. Used by the sampler's thread, under the slot's lock."""
+
+    def __init__(self, job: Job, kit: Kit, home: SlotHome) -> None:
+        watched = Watched(
+            job=job,
+            main_pid=None,
+            kind=home.kind if home.groups else "",
+            groups=home.paths,
+            pids=home.job_pids,
+            has_new_processes=True,
+        )
+        opened: InstrumentSet = kit.instruments.open(watched, leave_out=_OF_THE_SLOT)
+        self._others = OtherProbes(opened.probes)
+        self._details = DetailTaker(
+            job.uuid, opened.details, lambda writes: kit.recorder.put(writes, can_wait=True)
+        )
+        reading = self._others.read()
+        self._base = {name: value for name, value in reading.items() if name in COUNTERS}
+
+    def read(self) -> dict[str, Any]:
+        """Sample fields; counters since they were first read."""
+        reading = self._others.read()
+        for name in COUNTERS.intersection(reading):
+            reading[name] = max(0, reading[name] - self._base.setdefault(name, reading[name]))
+        return reading
+
+    def end(self) -> Details:
+        """As last seen."""
+        return self._details.end()
+
+    def look_closely(self) -> None:
+        self._details.tick()
+
+    def added_to(self, origins: Origins) -> Origins:
+        """What the groups say themselves is the better source. What was counted here began with the first
+        look and ended with the last."""
+        sources, unknown, _ = self._others.origins()
+        known = {name: why for name, why in origins.unknown.items() if name not in UNSEEN}
+        return Origins(
+            {**sources, **origins.sources},
+            {**unknown, **known},
+            {*origins.lower_bounds, *sources},
+        )
+
+    def close(self) -> None:
+        self._others.close()
+        self._details.close()

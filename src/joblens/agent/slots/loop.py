@@ -1,0 +1,497 @@
+"""Looks after slots: the next jobs are handed to a slot before the record of the last one is put together,
+and records go to the store in batches."""
+
+import os
+import select
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from joblens.agent.launcher.slot_ledger import SlotLedger
+from joblens.agent.session.context import Kit
+from joblens.agent.slots.records import cut_off, ended_record
+from joblens.agent.slots.slot import Finished, Slot, SlotJob
+from joblens.model.jobs.job import Accounting, Attempt, Record
+from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
+from joblens.probes.host.machine_load import HostProbe
+
+_BATCH = 48
+_FLUSH_EVERY_S, _FLUSH_QUIET_S = 0.05, 0.005  # while jobs run, and when none has come for so long
+_IDLE_S = 1.0
+_LONG_S = 0.1  # no job waits behind one that has run for this long
+_STOP_AGAIN_S = 0.1
+_ANSWER_PATIENCE_S = 3.0
+_HOST_EVERY_S = 0.1
+_GATHER_S = 0.002  # for answers of tiny jobs: waking up for each costs more than taking it
+_ENOUGH_AHEAD = 4  # jobs that a launcher can begin meanwhile
+_MOST_ROUNDS = 8  # of answers, before what they told is passed on
+_NO_SHAPE = object()
+
+
+class SlotPlan(Struct, frozen=True, kw_only=True):
+    """How slots are made."""
+
+    width: int
+    logs_dir: str  # each job's output goes to a folder in it, when it prints something
+    output_max_bytes: int
+    accounting: Accounting = Accounting.AUTO
+    env: dict[str, str] = {}  # what jobs have beside the owner's environment
+
+
+class SlotListener(Protocol):
+    """Hears what becomes of jobs, on the slots' thread: it has to return soon."""
+
+    def begun(self, slot_job: SlotJob, attempt: Attempt) -> None: ...
+
+    def finished(self, slot_job: SlotJob, finished: Finished) -> None:
+        """Before its record is put together; `recorded` follows."""
+        ...
+
+    def withdrawn(self, slot_job: SlotJob) -> None:
+        """It was asked to end before it had begun, and never runs."""
+        ...
+
+    def recorded(self, records: list[Record]) -> None:
+        """They are in the store for good. Told instead of being put into `ended`."""
+        ...
+
+    def told_all(self) -> None:
+        """Nothing more is told for a while: the moment to pass it on."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """The slots are gone, and what ran in them was ended."""
+        ...
+
+
+class SlotLoop:
+    """`drive` runs on a thread of its own. Others feed it, ask it to stop, and read `ended`: records that are
+    in the store for good, or the error that ended it.
+
+    With `places`, whoever feeds it says there how many jobs of each shape may run at once; jobs beyond that
+    wait behind those of their shape. Without, as many run as the plan is wide."""
+
+    def __init__(
+        self,
+        kit: Kit,
+        plan: SlotPlan,
+        *,
+        listener: SlotListener | None = None,
+        places: "Counter[Any] | None" = None,
+    ) -> None:
+        self.ended: SimpleQueue[list[Record] | BaseException] = SimpleQueue()
+        self._kit = kit
+        self._plan = plan
+        self._listener = listener
+        self._places = places
+        self._fed: defaultdict[Any, deque[SlotJob]] = defaultdict(deque)  # by shape; not sent to any slot
+        self._running: Counter[Any] = Counter()  # by shape
+        self._is_hungry = True  # somebody could take a job and there was none
+        self._is_all_fed = self._is_stopping = self._is_urgent = False
+        self._asked_to_end: frozenset[str] = frozenset()
+        self._to_end: dict[str, bool] = {}  # uuid -> at once?
+        self._waking = threading.Lock()
+        self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll = select.poll()
+        self._poll.register(self._wakeup, select.POLLIN)
+        self._ledger = SlotLedger(kit.spool_dir, kit.owner)
+        self._slots: dict[int, Slot] = {}  # by their sockets
+        self._attempts: dict[str, Attempt] = {}
+        self._host = HostProbe()
+        self._host_reading: dict[str, Any] = {}
+        self._host_read_at_s = 0.0
+        self._tick_host = HostProbe()  # the sampler's own
+        self._ended_jobs: list[tuple[SlotJob, Finished]] = []  # of which no record is made yet
+        self._batch: list[Write] = []
+        self._batch_records: list[Record] = []
+        self._flushed_at_s = 0.0
+        self._on_their_way: deque[tuple[int, list[Record]]] = deque()  # (ticket, records)
+
+    # ---- from other threads ----------------------------------------------------------------------
+
+    def feed(self, slot_job: SlotJob) -> None:
+        self._fed[slot_job.shape].append(slot_job)
+        if self._is_hungry:
+            self._wake()
+
+    def feed_all(self, slot_jobs: Iterable[SlotJob]) -> None:
+        """Their places have been set before."""
+        for slot_job in slot_jobs:
+            self._fed[slot_job.shape].append(slot_job)
+        self._is_hungry = True
+        self._wake()
+
+    def end(self, uuid: str, *, at_once: bool) -> None:
+        """TERM, and KILL after its grace time or at once. A job that has not begun is withdrawn."""
+        self._to_end[uuid] = at_once
+        self._wake()
+
+    def feed_no_more(self) -> None:
+        self._is_all_fed = True
+        self._wake()
+
+    def stop(self, *, at_once: bool) -> None:
+        self._is_stopping = True
+        self._is_urgent |= at_once
+        self._wake()
+
+    def take_samples(self) -> None:
+        """Of jobs that have run for a whole interval."""
+        for slot in list(self._slots.values()):
+            taken = slot.take_sample(self._tick_host)
+            if taken is not None:
+                job, index, sample = taken
+                self._kit.recorder.put([SamplesTaken(job.uuid, index, (sample,))])
+
+    def heed_cancel_requests(self) -> None:
+        """Asked on the recorder's thread, so that it costs the jobs nothing."""
+        self._kit.recorder.poll_cancels(self._heed)
+
+    def _heed(self, asked: Iterable[str]) -> None:
+        self._asked_to_end = frozenset(asked)
+        if self._asked_to_end:
+            self._wake()
+
+    def close(self) -> None:
+        """`drive` has returned, or was never begun."""
+        with self._waking:  # the recorder's thread may be at it
+            descriptor, self._wakeup = self._wakeup, -1
+            os.close(descriptor)
+        self._ledger.close(self._kit.recorder.unwritten)
+        self._host.close()
+        self._tick_host.close()
+
+    def _wake(self) -> None:
+        with self._waking:
+            if self._wakeup >= 0:
+                os.eventfd_write(self._wakeup, 1)
+
+    # ---- the thread ------------------------------------------------------------------------------
+
+    def drive(self) -> None:
+        try:
+            try:
+                self._run()
+            finally:
+                self._stop()
+        except BaseException as error:  # noqa: BLE001 - whoever waits for records gets it
+            if self._listener is not None:
+                self._listener.failed(error)
+            else:
+                self.ended.put(error)
+
+    def _run(self) -> None:
+        while not self._is_stopping and not (self._is_all_fed and not self._has_fed() and not self._busy()):
+            self._fill_all()
+            self._take_answers(self._wait_s())
+            if self._asked_to_end or self._to_end:
+                self._end_cancelled()
+            self._free_waiting()
+            self._flush_if_due()
+            self._hand_over()
+        if not self._is_stopping:
+            self._flush()
+            self._kit.recorder.wait_until_applied()
+            self._hand_over()
+
+    def _wait_s(self) -> float:
+        """A job that has begun has to be written, one that was written told, one that waits freed."""
+        has_more = self._batch or self._ended_jobs or self._on_their_way or self._asked_to_end or self._to_end
+        often_s = _FLUSH_EVERY_S if self._busy() else _FLUSH_QUIET_S
+        return often_s if has_more or self._has_waiting() else _IDLE_S
+
+    def _take_answers(self, wait_s: float) -> None:
+        if self._listener is not None:
+            self._listener.told_all()
+        if self._slots and all(slot.jobs_ahead >= _ENOUGH_AHEAD for slot in self._slots.values()):
+            time.sleep(_GATHER_S)
+        ready = self._poll.poll(wait_s * 1000)
+        self._is_quiet = not ready and not self._busy()
+        for _ in range(_MOST_ROUNDS):
+            for descriptor, _ in ready:
+                if descriptor == self._wakeup:
+                    os.eventfd_read(self._wakeup)
+                else:
+                    self._take_answer(self._slots[descriptor])
+            ready = self._poll.poll(0)
+            if not ready:
+                return
+
+    def _busy(self) -> bool:
+        return any(slot.is_busy for slot in self._slots.values())
+
+    def _has_fed(self) -> bool:
+        return any(list(self._fed.values()))
+
+    # ---- jobs to slots ---------------------------------------------------------------------------
+
+    def _fill_all(self) -> None:
+        """One job to run for each slot, and only then those that follow: they start in their order."""
+        if not self._is_hungry:
+            return  # every slot had its fill when it last had room
+        self._is_hungry = False
+        for slot in self._slots.values():
+            if slot.current is None:
+                self._fill(slot)
+        while self._shape_with_place() is not _NO_SHAPE and not self._is_stopping:
+            self._fill(self._add_slot())
+        for slot in self._slots.values():
+            self._fill(slot)
+        if self._places is not None or len(self._slots) < self._plan.width:
+            self._is_hungry = True
+            if self._shape_with_place() is not _NO_SHAPE:
+                self._wake()  # it came while nobody was told to say so
+
+    def _free_places(self, shape: Any) -> int:
+        if self._places is None:
+            return self._plan.width - self._running.total()
+        return self._places[shape] - self._running[shape]
+
+    def _shape_with_place(self) -> Any:
+        """A shape of which a job waits and may run now."""
+        for shape, waiting in list(self._fed.items()):
+            if waiting and self._free_places(shape) > 0:
+                return shape
+        return _NO_SHAPE
+
+    def _add_slot(self) -> Slot:
+        plan = self._plan
+        slot = Slot(self._kit, plan.accounting, plan.logs_dir, plan.output_max_bytes, plan.env, self._ledger)
+        self._slots[slot.socket] = slot
+        self._poll.register(slot.socket, select.POLLIN)
+        return slot
+
+    def _fill(self, slot: Slot) -> None:
+        room = slot.room
+        if not room or self._is_stopping:
+            return
+        slot_jobs = (
+            self._next_to_run() if slot.current is None else self._next_ahead(slot.current.shape, room)
+        )
+        if slot_jobs:
+            slot.send(slot_jobs)
+            if slot.current is None:
+                self._begin(slot, slot_jobs[0])
+
+    def _next_to_run(self) -> list[SlotJob]:
+        shape = self._shape_with_place()
+        if shape is not _NO_SHAPE:
+            return [self._fed[shape].popleft()]
+        self._is_hungry = True  # from now on feeding wakes
+        return self._take_from_others()
+
+    def _next_ahead(self, shape: Any, room: int) -> list[SlotJob]:
+        """Of the same shape, and only what cannot run at once elsewhere."""
+        waiting = self._fed[shape]
+        count = len(waiting) - max(0, self._free_places(shape))
+        wanted = min(room, 1 + len(waiting) // len(self._slots))
+        if count < wanted:
+            self._is_hungry = True
+        return [waiting.popleft() for _ in range(min(wanted, count))]
+
+    def _take_from_others(self) -> list[SlotJob]:
+        """A job that waits behind one that is still running, though it has a place of its own."""
+        for slot in self._slots.values():
+            if slot.jobs_ahead and slot.current is not None and self._free_places(slot.current.shape) > 0:
+                slot_job = slot.take_back()
+                if slot_job is not None:
+                    return [slot_job]
+        return []
+
+    def _has_waiting(self) -> bool:
+        return len(self._slots) > 1 and any(slot.jobs_ahead for slot in self._slots.values())
+
+    def _free_waiting(self) -> None:
+        """Short jobs follow each other without a pause; behind a long one none has to wait."""
+        if not self._has_waiting():
+            return
+        long_ago_ns = time.monotonic_ns() - int(_LONG_S * 1e9)
+        for slot in self._slots.values():
+            if slot.jobs_ahead and slot.current is not None and slot.running_since_ns < long_ago_ns:
+                self._take_all_back(slot)
+
+    def _take_all_back(self, slot: Slot) -> None:
+        while (slot_job := slot.take_back()) is not None:
+            self._give_back(slot_job)
+
+    def _give_back(self, slot_job: SlotJob) -> None:
+        self._fed[slot_job.shape].appendleft(slot_job)
+        self._is_hungry = True  # another slot may have nothing to do
+
+    def _end_cancelled(self) -> None:
+        self._withdraw()
+        for slot in list(self._slots.values()):
+            current = slot.current
+            if current is None:
+                continue
+            uuid = current.job.uuid
+            if uuid in self._asked_to_end or uuid in self._to_end:
+                self._take_all_back(slot)
+                slot.stop(at_once=self._to_end.get(uuid, False))
+        for uuid in list(self._to_end):
+            if uuid not in self._attempts and not any(s.has_ahead((uuid,)) for s in self._slots.values()):
+                self._to_end.pop(uuid, None)  # it had ended before it was asked to
+
+    def _withdraw(self) -> None:
+        """Those that were to end and have not begun. One that its launcher has begun stays, and ends."""
+        if not self._to_end:
+            return
+        for slot in self._slots.values():
+            if slot.has_ahead(self._to_end):
+                self._take_all_back(slot)
+        for waiting in list(self._fed.values()):
+            for _ in range(len(waiting)):
+                slot_job = waiting.popleft()
+                if self._to_end.pop(slot_job.job.uuid, None) is None:
+                    waiting.append(slot_job)
+                elif self._listener is not None:
+                    self._listener.withdrawn(slot_job)
+
+    # ---- answers ---------------------------------------------------------------------------------
+
+    def _take_answer(self, slot: Slot) -> None:
+        message = slot.receive()
+        if message is not None and message[0] == "skipped":
+            given_back = slot.skipped(message[1])
+            if given_back is not None:
+                self._give_back(given_back)
+        else:
+            self._one_done(slot, message)
+        if not slot.is_spent:
+            self._fill(slot)
+
+    def _one_done(self, slot: Slot, message: tuple[Any, ...] | None) -> None:
+        slot_job, finished = slot.finish(message, self._host_now())
+        self._has_ended(slot_job, finished)
+        if not finished.is_clean:
+            for given_back in reversed(slot.fetch_given_back()):
+                self._give_back(given_back)
+            self._is_hungry = True
+        elif not slot.is_spent:
+            following = slot.follow_on()
+            if following is not None:
+                self._begin(slot, following, finished.ended_ns)
+        if slot.is_spent:
+            self._retire(slot)
+
+    def _has_ended(self, slot_job: SlotJob, finished: Finished) -> None:
+        self._running[slot_job.shape] -= 1
+        self._to_end.pop(slot_job.job.uuid, None)
+        self._ended_jobs.append((slot_job, finished))
+        if self._listener is not None:
+            self._listener.finished(slot_job, finished)
+
+    def _begin(self, slot: Slot, slot_job: SlotJob, started_ns: int | None = None) -> None:
+        attempt = slot.begin(slot_job, self._host_now(), started_ns)
+        self._running[slot_job.shape] += 1
+        self._attempts[slot_job.job.uuid] = attempt
+        if self._listener is not None:
+            self._listener.begun(slot_job, attempt)
+        # In the store within `_FLUSH_EVERY_S` of its start; a job that has ended by then is written once.
+        self._batch += (JobQueued(slot_job.job), JobStarted(slot_job.job.uuid, attempt))
+
+    def _host_now(self) -> dict[str, Any]:
+        """The machine as a whole, looked at often enough for jobs of milliseconds."""
+        now_s = time.monotonic()
+        if now_s - self._host_read_at_s > _HOST_EVERY_S:
+            self._host_reading, self._host_read_at_s = self._host.read(), now_s
+        return self._host_reading
+
+    def _retire(self, slot: Slot) -> None:
+        """The jobs that wait in it go to another slot; one that its launcher had begun goes with it."""
+        self._take_all_back(slot)
+        while (begun := slot.follow_on()) is not None:
+            self._begin(slot, begun)
+            self._has_ended(*slot.finish(None, self._host_now()))
+        self._drop_slot(slot)
+        self._is_hungry = True  # there is room for a new one
+
+    def _drop_slot(self, slot: Slot) -> None:
+        self._poll.unregister(slot.socket)
+        del self._slots[slot.socket]
+        slot.close()
+
+    def _put_records_together(self) -> None:
+        """All at once: one after the other, between jobs that push each other out of the processor's caches,
+        they would take twice the time."""
+        ended, self._ended_jobs = self._ended_jobs, []
+        now_us = self._kit.clock.now_us()
+        for slot_job, finished in ended:
+            attempt = self._attempts.pop(slot_job.job.uuid)
+            secrets = self._kit.secrets_of(slot_job.job.uuid)
+            record = self._kit.completed(ended_record(slot_job, attempt, finished, now_us, secrets))
+            self._write(record, finished, is_attempt_new=record.attempt is not attempt)
+            self._batch_records.append(record)
+
+    def _write(self, record: Record, finished: Finished, *, is_attempt_new: bool) -> None:
+        assert record.outcome is not None
+        uuid, samples = record.job.uuid, finished.samples
+        if len(samples) == 2:
+            self._batch.append(SamplesTaken(uuid, 0, tuple(samples)))
+        elif samples:
+            # Those in between were written while it ran.
+            ends = ((0, samples[0]), (finished.sample_count - 1, samples[-1]))
+            self._batch.extend(SamplesTaken(uuid, place, (one,)) for place, one in ends)
+        if record.attempt is not None and is_attempt_new:
+            self._batch.append(JobStarted(uuid, record.attempt))
+        self._batch.append(JobEnded(uuid, record.outcome))
+
+    # ---- the end ---------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        """Nothing runs any more when all went well. Else what runs is ended as a cancelled job is."""
+        self._is_stopping = True
+        try:
+            graces_s = [slot.current.job.grace_s for slot in self._slots.values() if slot.current is not None]
+            deadline_s = time.monotonic() + max(graces_s, default=0.0) + _ANSWER_PATIENCE_S
+            while self._busy() and time.monotonic() < deadline_s:
+                if self._is_urgent:
+                    deadline_s = min(deadline_s, time.monotonic() + _ANSWER_PATIENCE_S)
+                for slot in self._slots.values():
+                    self._take_all_back(slot)
+                    slot.stop(at_once=self._is_urgent)
+                self._take_answers(_STOP_AGAIN_S)
+            self._give_up_unanswered()
+            self._flush()
+            self._kit.recorder.wait_until_applied()
+        finally:
+            for slot in list(self._slots.values()):
+                self._drop_slot(slot)
+
+    def _give_up_unanswered(self) -> None:
+        """They end when their slot is dropped; how is not known any more."""
+        for slot in self._slots.values():
+            slot_job = slot.current
+            if slot_job is not None:
+                attempt = self._attempts[slot_job.job.uuid]
+                self._has_ended(slot_job, cut_off(attempt, self._kit.clock.now_us()))
+
+    # ---- to the store ----------------------------------------------------------------------------
+
+    def _flush_if_due(self) -> None:
+        is_due = self._is_quiet or time.monotonic() - self._flushed_at_s > _FLUSH_EVERY_S
+        if len(self._ended_jobs) >= _BATCH or ((self._batch or self._ended_jobs) and is_due):
+            self._flush()
+
+    def _flush(self) -> None:
+        self._put_records_together()
+        if not self._batch:
+            return
+        self._on_their_way.append((self._kit.recorder.put(self._batch), self._batch_records))
+        self._batch, self._batch_records = [], []
+        self._flushed_at_s = time.monotonic()
+
+    def _hand_over(self) -> None:
+        while self._on_their_way and self._on_their_way[0][0] <= self._kit.recorder.applied:
+            records = self._on_their_way.popleft()[1]
+            uuids = (record.job.uuid for record in records)
+            self._ledger.remove(uuid for uuid in uuids if uuid not in self._kit.recorder.unwritten)
+            if records and self._listener is not None:
+                self._listener.recorded(records)
+            elif records:
+                self.ended.put(records)

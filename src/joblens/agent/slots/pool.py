@@ -1,0 +1,78 @@
+"""Many jobs, a few at a time, at the rate of bare spawning."""
+
+import atexit
+import threading
+from collections.abc import Iterable, Iterator
+
+from joblens.agent.session.context import Kit
+from joblens.agent.slots.loop import SlotLoop, SlotPlan
+from joblens.agent.slots.slot import SlotJob
+from joblens.model.jobs.job import Record
+
+READ_AHEAD = 256  # jobs that were read and have not come back as records
+
+
+class SlotPool:
+    """`run` yields each record once it is in the store for good, in the order the jobs ended.
+
+    The slots are looked after on a thread of their own: what the jobs use is booked and recorded whatever
+    the reader of the results does meanwhile, and an interrupt of the program, which Python may raise between
+    any two instructions of its main thread, never tears that apart. Jobs are read on the reader's thread, as
+    many ahead as `READ_AHEAD` says, so that a reader who stops for long stops new jobs, not memory."""
+
+    def __init__(self, kit: Kit, plan: SlotPlan) -> None:
+        self._loop = SlotLoop(kit, plan)
+
+    def take_samples(self) -> None:
+        """On the sampler's thread."""
+        self._loop.take_samples()
+
+    def heed_cancel_requests(self) -> None:
+        """On the sampler's thread."""
+        self._loop.heed_cancel_requests()
+
+    def run(self, jobs: Iterable[SlotJob]) -> Iterator[Record]:
+        """Closing the generator, or an exception in whoever uses it, ends the jobs and records that; jobs
+        that had not begun never were."""
+        thread = threading.Thread(target=self._loop.drive, name="joblens-slots", daemon=True)
+        # A program may end while it holds on to the generator, when it is too late for threads.
+        atexit.register(self._close, thread)
+        try:
+            thread.start()
+            yield from self._records(jobs)
+        finally:
+            self._close(thread)
+            atexit.unregister(self._close)
+            self._loop.close()
+
+    def _records(self, jobs: Iterable[SlotJob]) -> Iterator[Record]:
+        loop = self._loop
+        under_way = 0
+        for slot_job in jobs:
+            loop.feed(slot_job)
+            under_way += 1
+            while under_way >= READ_AHEAD or not loop.ended.empty():
+                records = self._next()
+                under_way -= len(records)
+                yield from records
+        loop.feed_no_more()
+        while under_way:
+            records = self._next()
+            under_way -= len(records)
+            yield from records
+
+    def _next(self) -> list[Record]:
+        ended = self._loop.ended.get()
+        if isinstance(ended, BaseException):
+            raise ended
+        return ended
+
+    def _close(self, thread: threading.Thread) -> None:
+        """Nothing runs any more when all went well. Else every running job is ended before this returns."""
+        is_asked_again = False
+        while thread.is_alive():
+            try:
+                self._loop.stop(at_once=is_asked_again)
+                thread.join()
+            except KeyboardInterrupt:
+                is_asked_again = True  # a person means it

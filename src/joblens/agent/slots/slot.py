@@ -1,0 +1,494 @@
+"""A slot: control groups with a resident launcher inside, that run one job after another.
+
+A job is born in the groups of its slot; what it used is the difference of the groups' counters before and
+after, less the launcher's own. A slot is used again only while nothing but its launcher is inside and little
+cache is left charged; a job that left processes behind or met an out-of-memory kill retires the slot.
+
+All methods but `take_sample` are called on one thread. The launcher goes from one job to the next by itself,
+so what runs may be a job further on than `current` while an answer of the launcher waits to be read: nothing
+is sampled or signalled then."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Container, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.agent.cgroups.marked import end_marked
+from joblens.agent.launcher.launch import exit_usage_of
+from joblens.agent.launcher.slot_ledger import SentJob, SlotLedger
+from joblens.agent.measuring.outcome import Origins
+from joblens.agent.session.context import Kit
+from joblens.agent.slots.counters import NO_PACKETS
+from joblens.agent.slots.home import SlotHome
+from joblens.agent.slots.instruments import UNSEEN, SlotInstruments
+from joblens.agent.slots.numbers import NOBODY_LOOKED, SlotNumbers, never_back
+from joblens.agent.slots.process import Order
+from joblens.agent.terminal.output import STDERR, STDOUT, CappedFile
+from joblens.analysis.numbers.reasons import NO_GRID_FACTOR
+from joblens.analysis.numbers.running import RunningSummary
+from joblens.engine.life.job_life import EndCause
+from joblens.model.errors import LauncherLost, ProbeError
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.exit_usage import ExitUsage
+from joblens.model.jobs.job import Accounting, Attempt, Job
+from joblens.model.jobs.sample import Sample
+from joblens.probes.host.machine_load import HostProbe
+from joblens.probes.proc.process_tree import ProcessTreeProbe
+
+_CACHE_TOLERATED = 4 << 20
+_PEAK = "memory_kernel_peak_bytes"
+_ENDING_S = 0.02  # a process that is just ending is not a leftover
+# Jobs that the launcher can begin before this process comes to hear of the last one's end, by how long the
+# last one took: enough for some milliseconds, since they start the later the longer those before them take.
+_AHEAD_BY_DURATION = ((0.003, 8), (0.02, 2))
+_LEAST_AHEAD = 1
+_NOTHING_MORE: dict[str, str] = {}
+_NO_CO2 = {"co2": NO_GRID_FACTOR}  # for jobs that have no factor
+_NO_DETAILS = Details()
+
+
+class SlotJob(Struct, frozen=True):
+    """A job without limits of its own, and what really runs."""
+
+    job: Job
+    argv: tuple[str, ...]
+    env: dict[str, str]  # changes to the owner's environment
+    folder: str = ""  # for what it prints; '': one named by its uuid
+    streams: str = ""  # what is different about them (slot_launcher)
+    shape: Any = None  # jobs of one shape take each other's places
+    end_signal: int = signal.SIGTERM  # what it is asked to end with
+
+
+class Finished(Struct, kw_only=True):
+    """What is known when a slot's job has ended; turned into an outcome later."""
+
+    status: int | None = 0  # None: the launcher was killed, and nobody knows
+    cause: EndCause = EndCause.NONE
+    reaped: ExitUsage | None = None
+    samples: list[Sample] = []  # a selection of them, when there were many
+    sample_count: int = 0
+    origins: Origins = Origins()
+    details: Details = _NO_DETAILS
+    duration_s: float = 0.0
+    ended_at_us: int = 0
+    leftovers: int = 0
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    logs_dir: str = ""
+    ended_ns: int | None = None
+    is_clean: bool = True  # nothing is left behind, so that a job that was sent ahead runs by now
+    error: tuple[Any, ...] | None = None
+
+
+class Slot:
+    """One launcher in its groups. Busy while `current` is set."""
+
+    def __init__(
+        self,
+        kit: Kit,
+        accounting: Accounting,
+        logs_dir: str,
+        output_max_bytes: int,
+        env: Mapping[str, str] = _NOTHING_MORE,
+        ledger: SlotLedger | None = None,
+    ) -> None:
+        """`env`: what its jobs have beside the owner's environment. `ledger`: None where nobody has to find
+        its jobs again. Raises LaunchError."""
+        self._kit = kit
+        self._output_max_bytes = output_max_bytes
+        self._ledger = ledger
+        self._home = SlotHome(kit, accounting, logs_dir, env, ledger.path if ledger is not None else "")
+        self.socket = self._home.launcher.socket
+        self._probe = self._home.probe
+        self._numbers = SlotNumbers(self._home.first_reading, can_reset_peak=self._home.can_reset_peak)
+        self._origins = self._origins_without_look()
+        self.current: SlotJob | None = None
+        self.is_spent = False
+        self._must_reclaim = False
+        self._cause = EndCause.NONE
+        self._kill_at_ns = 0
+        self._ahead: deque[SlotJob] = deque()  # sent to the launcher, not known to have begun
+        self._given_back: list[SlotJob] = []  # skipped by the launcher, not yet fetched
+        self._most_ahead = _LEAST_AHEAD
+        self._skips_due = 0  # jobs that were taken back, of which the launcher has yet to hear
+        self._lock = threading.Lock()  # for all below, and `current`
+        self._is_answered = False  # the end of `current` is told, and another job may run
+        self._tree: ProcessTreeProbe | None = None
+        self._instruments: SlotInstruments | None = None
+        self._first: Sample | None = None
+        self._looks: RunningSummary | None = None  # made for jobs that live to see a tick
+        self._started_ns = self._started_at_us = 0
+
+    # ---- jobs to run ---------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Something runs in it, or the launcher has yet to say what became of what was sent ahead."""
+        return self.current is not None or bool(self._ahead)
+
+    @property
+    def room(self) -> int:
+        """How many jobs may be sent: one to run, and a few ahead that follow it without a pause."""
+        if self.current is None:
+            return 0 if self.is_spent else 1
+        if self._skips_due or self._must_reclaim or self._cause is not EndCause.NONE:
+            return 0
+        # Half empty before it is filled again: several at once cost hardly more than one.
+        return 0 if len(self._ahead) > self._most_ahead // 2 else self._most_ahead - len(self._ahead)
+
+    @property
+    def jobs_ahead(self) -> int:
+        return len(self._ahead)
+
+    def has_ahead(self, uuids: Container[str]) -> bool:
+        return any(slot_job.job.uuid in uuids for slot_job in self._ahead)
+
+    @property
+    def running_since_ns(self) -> int:
+        """Of `current`, by the monotonic clock."""
+        return self._started_ns
+
+    def send(self, slot_jobs: list[SlotJob]) -> None:
+        """Has the launcher run them one after the other, after the one it has; `begin` follows when the first
+        of them runs at once."""
+        has_one = self.current is not None
+        self._home.launcher.give_jobs([self._order(slot_job) for slot_job in slot_jobs], has_one=has_one)
+        self._ahead += slot_jobs if has_one else slot_jobs[1:]
+
+    def _order(self, slot_job: SlotJob) -> Order:
+        job, env, folder, streams = slot_job.job, slot_job.env, slot_job.folder, slot_job.streams
+        changes = {os.fsencode(name): os.fsencode(value) for name, value in env.items()} if env else {}
+        argv = [os.fsencode(word) for word in slot_job.argv]
+        place = -1 if self._ledger is None else self._ledger.add(SentJob(job, folder, streams))
+        return job.uuid, argv, changes, job.cwd, folder, streams, place
+
+    def take_back(self) -> SlotJob | None:
+        """The last job that was sent ahead, unless the launcher has begun it."""
+        if not self._ahead or not self._home.launcher.take_permit_back():
+            return None
+        self._skips_due += 1
+        return self._ahead.pop()
+
+    def fetch_given_back(self) -> list[SlotJob]:
+        """Those sent ahead that the launcher skipped while it was asked for something else."""
+        given_back, self._given_back = self._given_back, []
+        return given_back
+
+    def follow_on(self) -> SlotJob | None:
+        """After a clean end: the job that was sent ahead, which runs now."""
+        return self._ahead.popleft() if self._ahead else None
+
+    def skipped(self, uuid: str) -> SlotJob | None:
+        """The launcher did not run a job that was sent ahead. -> it, unless it was taken back before"""
+        for slot_job in self._ahead:
+            if slot_job.job.uuid == uuid:
+                self._ahead.remove(slot_job)
+                return slot_job
+        self._skips_due -= 1
+        return None
+
+    # ---- one job -------------------------------------------------------------------------------
+
+    def begin(self, slot_job: SlotJob, host: dict[str, Any], started_ns: int | None = None) -> Attempt:
+        """The launcher runs it. The base was read when the job before it ended; `host` is what the whole
+        machine does now."""
+        kit, home = self._kit, self._home
+        now_ns, now_us = kit.clock.mono_ns(), kit.clock.now_us()
+        with self._lock:
+            self._started_ns = started_ns or now_ns
+            self._started_at_us = now_us - (now_ns - self._started_ns) // 1000
+            self._first = Sample(at_us=self._started_at_us, elapsed_us=0, **self._numbers.at_start(), **host)
+            self._looks = None
+            self._cause = EndCause.NONE
+            self._is_answered = False
+            self.current = slot_job
+        return Attempt(
+            started_at_us=self._started_at_us,
+            started_mono_ns=self._started_ns,
+            owner=kit.owner,
+            launcher_pid=home.launcher.pid,
+            launcher_start_ticks=home.launcher.start_ticks,
+            accounting=home.kind,
+            accounting_reason=kit.accountant.reason_for(slot_job.job),
+            groups=home.paths,
+            base=self._numbers.base_of_attempt(),
+            kernel=kit.host.kernel,
+            cpu_count=kit.host.cpu_count,
+            memory_total_bytes=kit.host.memory_total_bytes,
+            provenance=kit.ran_in(slot_job.job),
+            gpu_devices=slot_job.job.gpu_devices,
+        )
+
+    def receive(self) -> tuple[Any, ...] | None:
+        """The launcher's answer; None when it is gone."""
+        with self._lock:
+            try:
+                message = self._home.launcher.receive()
+            except LauncherLost:
+                message = None
+            self._is_answered = message is None or message[0] != "skipped"
+            return message
+
+    def finish(self, message: tuple[Any, ...] | None, host: dict[str, Any]) -> tuple[SlotJob, Finished]:
+        """What the job used, from the launcher's answer; makes the slot fit for the next one."""
+        with self._lock:
+            slot_job = self.current
+            assert slot_job is not None
+            if message is None:
+                finished = self._launcher_is_lost(slot_job.job.uuid, host)
+            elif message[0] == "failed":
+                finished = Finished(error=message[1:])
+            else:
+                finished = self._done(message, host)
+            finished.cause = self._cause
+            self.current = None
+            self._forget_looks()
+            return slot_job, finished
+
+    def _done(self, message: tuple[Any, ...], host: dict[str, Any]) -> Finished:
+        _, status, totals, own_usec, started_ns, ended_ns, out, err, logs_dir, others, contents = message
+        leftovers = 0
+        after = self._home.parse(contents)
+        if others:
+            leftovers, totals = self._end_leftovers(totals)
+            peak = after.get(_PEAK)  # of the main process: the launcher has reset it since
+            after = self._probe.read() if self._probe is not None else {}
+            if peak is not None and peak > after.get(_PEAK, 0):
+                after[_PEAK] = peak
+        reaped = exit_usage_of(totals)
+        if self._probe is None:
+            after, own_usec = _counters_of(reaped), 0
+        sample = self._sample(after, host, own_usec, ended_ns)
+        if logs_dir and max(out, err) > self._output_max_bytes:
+            self._cut_output(logs_dir)
+        samples, count = self._all_samples(sample)
+        finished = Finished(
+            status=status,
+            reaped=reaped,
+            samples=samples,
+            sample_count=count,
+            origins=self._origins_now(),
+            details=self._last_details(),
+            duration_s=(ended_ns - started_ns) / 1e9,
+            ended_at_us=sample.at_us,
+            leftovers=leftovers,
+            stdout_bytes=out,
+            stderr_bytes=err,
+            logs_dir=logs_dir,
+            ended_ns=ended_ns,
+            is_clean=not others and not os.WIFSIGNALED(status),
+        )
+        self._most_ahead = _most_ahead(finished.duration_s)
+        self._make_ready(after, leftovers)
+        return finished
+
+    def _launcher_is_lost(self, uuid: str, host: dict[str, Any]) -> Finished:
+        """Someone killed it. What is left of the job cannot be waited for any more, so it is ended; the
+        group still tells what it used."""
+        self.is_spent = True
+        if self._home.groups is not None:
+            self._home.groups.kill()
+        end_marked(uuid)
+        origins, last = self._origins_now(), None
+        try:
+            last = self._sample(self._probe.read(), host) if self._probe is not None else None
+        except ProbeError:  # systemd removed the groups with the last process in them
+            origins = origins.without_end()
+        samples, count = self._all_samples(last)
+        return Finished(
+            status=None,
+            samples=samples,
+            sample_count=count,
+            origins=origins,
+            details=self._last_details(),
+            duration_s=(self._kit.clock.mono_ns() - self._started_ns) / 1e9,
+            ended_at_us=max(samples[-1].at_us, self._kit.clock.now_us()),
+        )
+
+    def _all_samples(self, last: Sample | None) -> tuple[list[Sample], int]:
+        """(what is kept of them, how many there were)"""
+        assert self._first is not None
+        if self._looks is None:
+            samples = [self._first, last] if last is not None else [self._first]
+            return samples, len(samples)
+        if last is not None:
+            self._looks.add(last)
+        return self._looks.samples, self._looks.count
+
+    def _sample(
+        self, reading: dict[str, Any], host: dict[str, Any], own_usec: int = 0, at_ns: int | None = None
+    ) -> Sample:
+        """`at_ns`: when it was read, where that was not just now."""
+        now_ns = self._kit.clock.mono_ns()
+        at_ns = at_ns or now_ns
+        at_us = self._kit.clock.now_us() - (now_ns - at_ns) // 1000
+        elapsed_us = max(0, at_ns - self._started_ns) // 1000
+        fields = self._numbers.since_start(reading, own_usec, was_looked_at=self._looks is not None)
+        if self._looks is not None:  # the last look may have come between the end and its being told
+            before = self._looks.samples[-1]
+            elapsed_us, at_us = max(elapsed_us, before.elapsed_us), max(at_us, before.at_us)
+            if self._probe is None:
+                never_back(fields, lambda name: getattr(before, name))
+            return Sample(at_us=at_us, elapsed_us=elapsed_us, **{**host, **fields})
+        return Sample(at_us=at_us, elapsed_us=elapsed_us, **fields, **host)
+
+    def _make_ready(self, after: dict[str, Any], leftovers: int) -> None:
+        if leftovers or after.get("oom_kills", 0):
+            self.is_spent = True
+        if self._home.groups is None or self._probe is None:
+            return
+        self._numbers.rebase(after)
+        if not self._must_reclaim:
+            # Found out only now, when the next job may run already: it is taken off by difference, and
+            # the cache is given back before the first one that was not sent ahead.
+            self._must_reclaim = after.get("memory_file_bytes", 0) > _CACHE_TOLERATED
+        elif not self._ahead:
+            self._must_reclaim = False
+            self._home.groups.reclaim()
+            self._probe.reset_peak()
+            self._numbers.rebase(self._probe.read())
+
+    def _end_leftovers(self, totals: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
+        """Counts and ends what outlived the job's main process. -> (how many, totals with theirs)"""
+        time.sleep(_ENDING_S)
+        count = len(self._home.job_pids())
+        self._kill()
+        self._home.launcher.say("reap")
+        try:
+            answer = self._home.launcher.receive()
+            while answer[0] == "skipped":  # what was sent ahead does not follow a job like this
+                slot_job = self.skipped(answer[1])
+                if slot_job is not None:
+                    self._given_back.append(slot_job)
+                answer = self._home.launcher.receive()
+            return count, answer[1]
+        except LauncherLost:
+            self.is_spent = True
+            return count, totals
+
+    def _cut_output(self, folder: str) -> None:
+        for name in (STDOUT, STDERR):
+            with contextlib.suppress(OSError):
+                CappedFile(os.path.join(folder, name), self._output_max_bytes, is_used=False).finish()
+
+    # ---- on the sampler's thread -----------------------------------------------------------------
+
+    def take_sample(self, host: HostProbe) -> tuple[Job, int, Sample] | None:
+        """While a job runs. -> (job, index, sample)"""
+        self._open_instruments()
+        with self._lock:
+            slot_job = self.current
+            if slot_job is None or self._instruments is None:
+                return None
+            try:
+                reading = self._probe.read() if self._probe is not None else self._read_tree()
+            except (ProbeError, OSError):
+                return None
+            others = self._instruments.read()
+            # Asked after reading: no answer yet means that what was read was this job's.
+            if self._is_answered or self._home.launcher.has_answered():
+                return None
+            if self._looks is None:
+                assert self._first is not None
+                self._looks = RunningSummary()
+                self._looks.add(self._first)
+            self._instruments.look_closely()
+            sample = self._sample(reading, {**others, **host.read()})
+            self._looks.add(sample)
+            return slot_job.job, self._looks.count - 1, sample
+
+    def _open_instruments(self) -> None:
+        """Without the lock, which the end of the job needs: opening takes a while, at first above all."""
+        slot_job = self.current
+        if slot_job is None or self._instruments is not None:
+            return
+        opened = SlotInstruments(slot_job.job, self._kit, self._home)
+        with self._lock:
+            # They look at this job, and at no other that has begun meanwhile.
+            if self.current is slot_job and not (self._is_answered or self._home.launcher.has_answered()):
+                self._instruments = opened
+                return
+        opened.close()
+
+    def _read_tree(self) -> dict[str, Any]:
+        """Of the living; what they waited for is in it. Made only for jobs that live to see a tick."""
+        if self._tree is None:
+            self._tree = ProcessTreeProbe(self._home.launcher.pid, include_root=False)
+        return self._tree.read()
+
+    def _forget_looks(self) -> None:
+        if self._tree is not None:
+            self._tree.close()
+            self._tree = None
+        if self._instruments is not None:
+            self._instruments.close()
+            self._instruments = None
+
+    def _origins_without_look(self) -> Origins:
+        if self._probe is None:
+            uncounted = dict.fromkeys(("processes", "threads", "open_files"), NOBODY_LOOKED)
+            return Origins({}, {**UNSEEN, **uncounted, **NO_PACKETS, **_NO_CO2})
+        unknown = {**UNSEEN, **self._numbers.unknown(), **self._probe.unknown, **_NO_CO2}
+        return Origins(dict(self._probe.sources), unknown)
+
+    def _last_details(self) -> Details:
+        return _NO_DETAILS if self._instruments is None else self._instruments.end()
+
+    def _origins_now(self) -> Origins:
+        tree, origins = self._tree, self._origins
+        if tree is not None and self._looks is not None:
+            unknown = {**NO_PACKETS, **tree.unknown, **_NO_CO2}
+            origins = Origins(dict(tree.sources), unknown, frozenset(tree.lower_bounds))
+        return self._instruments.added_to(origins) if self._instruments is not None else origins
+
+    # ---- the end ---------------------------------------------------------------------------------
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """TERM the first time, KILL once the grace time is over or when it must be at once; never the
+        launcher. To be called until the job has ended. What was sent ahead must have been taken back: if
+        it could not be, it runs, and the job that is meant has ended by itself."""
+        if self.current is None or self._ahead or self._home.launcher.has_answered():
+            return
+        now_ns = time.monotonic_ns()
+        if self._cause is EndCause.NONE:
+            if self._home.signal_job(self.current.end_signal):
+                self._cause = EndCause.CANCELLED
+                self._kill_at_ns = now_ns + int(self.current.job.grace_s * 1e9)
+        elif at_once or now_ns >= self._kill_at_ns:
+            self._kill()
+
+    def _kill(self) -> None:
+        self._home.kill_job()
+        self.is_spent = self.is_spent or self._home.groups is not None
+
+    def close(self) -> None:
+        """Ends what runs in it, too."""
+        with self._lock:
+            if self.is_busy:
+                self._kill()
+            self.current = None
+            self._forget_looks()
+        self._home.close()
+
+
+def _most_ahead(duration_s: float) -> int:
+    return next((most for below_s, most in _AHEAD_BY_DURATION if duration_s < below_s), _LEAST_AHEAD)
+
+
+def _counters_of(reaped: ExitUsage) -> dict[str, Any]:
+    """The last sample where there is no group: everything has been waited for."""
+    return {
+        "cpu_total_usec": reaped.user_usec + reaped.system_usec,
+        "cpu_user_usec": reaped.user_usec,
+        "cpu_system_usec": reaped.system_usec,
+        "faults_minor": reaped.faults_minor,
+        "faults_major": reaped.faults_major,
+        "processes": 0,
+        "threads": 0,
+    }

@@ -1,0 +1,1 @@
+"""Series and bars to draw."""

@@ -1,0 +1,249 @@
+"""When each attempt of a run's jobs waited and ran, and what determined when the run ended."""
+
+import bisect
+import enum
+import heapq
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct, structs
+
+from joblens.model.jobs.job import Requirements
+from joblens.model.runs.run import JobResult, JobState, OutputsMissing, RunEvent, RunStarted
+
+MOST_ROWS = 60  # with more attempts than that jobs share rows
+AT_ONCE_US = 100_000  # a job that started within this time after it could was not kept waiting
+
+
+class Cause(enum.StrEnum):
+    """What let an attempt start when it did."""
+
+    RUN = "the run started"
+    DEPENDENCY = "a job it depends on ended"
+    RESOURCES = "a job ended and its resources became free"
+    RETRY = "the attempt before it ended"
+
+
+class Bar(Struct, frozen=True, kw_only=True):
+    """One attempt. `ready_us`: when it could have started, had there been room; a pause that was asked for
+    before another attempt is over by then. `requirements`: its own, which may have grown since the first."""
+
+    index: int
+    attempt: int
+    number: int
+    name: str
+    state: JobState
+    ready_us: int
+    began_us: int
+    ended_us: int
+    row: int = 0
+    requirements: Requirements = Requirements()
+    cpu_usec: int | None = None
+    memory_bytes: int | None = None
+
+    @property
+    def waited_us(self) -> int:
+        return self.began_us - self.ready_us
+
+
+class Link(Struct, frozen=True):
+    """`earlier` and `later` are places in Gantt.bars; `earlier` is None for what the run began with."""
+
+    later: int
+    cause: Cause
+    earlier: int | None = None
+
+
+class Gantt(Struct, frozen=True, kw_only=True):
+    """Bars by start. `critical` leads from the last bar back to the first."""
+
+    bars: tuple[Bar, ...]
+    critical: tuple[Link, ...]
+    begin_us: int
+    end_us: int
+    rows: int
+    row_names: tuple[str, ...] = ()  # empty: jobs share rows
+    not_started: int = 0  # jobs without a bar
+
+    @property
+    def critical_bars(self) -> frozenset[int]:
+        return frozenset(link.later for link in self.critical)
+
+
+class PlotJob(Struct, frozen=True):
+    """The little a chart needs of a planned job."""
+
+    name: str
+    depends_on: tuple[int, ...] = ()
+    requirements: Requirements = Requirements()
+
+
+class AttemptFacts(Struct, frozen=True, kw_only=True):
+    """What the plan alone does not tell of attempts."""
+
+    asked: Mapping[str, Requirements] = {}  # by the UUID of the attempt's record
+    not_before_us: Mapping[tuple[int, int], int] = {}  # by (index, attempt): until then it was to wait
+
+
+def gantt_of(
+    jobs: Sequence[PlotJob],
+    results: Sequence[JobResult],
+    events: Sequence[RunEvent],
+    now_us: int,
+    facts: AttemptFacts = AttemptFacts(),  # noqa: B008 - frozen
+) -> Gantt | None:
+    """None when nothing has run yet. `now_us`: where the bars of running jobs end."""
+    begun = [result for result in results if result.began_at_us and 0 <= result.index < len(jobs)]
+    if not begun:
+        return None
+    starts = sorted(event.at_us for event in events if isinstance(event.fact, RunStarted))
+    begin_us = min([*starts[:1], *(result.began_at_us for result in begun)])
+    bars = _bars(jobs, begun, events, [begin_us, *starts], now_us, facts)
+    rows, names = _rows_of_jobs(bars) if len(bars) <= MOST_ROWS else (_shared_rows(bars), ())
+    placed = tuple(structs.replace(bar, row=row) for bar, row in zip(bars, rows, strict=True))
+    return Gantt(
+        bars=placed,
+        critical=_critical_path(placed, jobs),
+        begin_us=begin_us,
+        end_us=max(bar.ended_us for bar in placed),
+        rows=max(rows) + 1,
+        row_names=names,
+        not_started=len(jobs) - len({bar.index for bar in placed}),
+    )
+
+
+def _bars(
+    jobs: Sequence[PlotJob],
+    results: Sequence[JobResult],
+    events: Sequence[RunEvent],
+    starts: Sequence[int],
+    now_us: int,
+    facts: AttemptFacts,
+) -> list[Bar]:
+    unmade = {
+        (event.fact.index, event.fact.attempt) for event in events if isinstance(event.fact, OutputsMissing)
+    }
+    ends: dict[int, list[int]] = {}  # by job, attempts in order
+    for result in sorted(results, key=lambda result: (result.index, result.attempt)):
+        ends.setdefault(result.index, []).append(_ended_us(result, now_us))
+    bars = []
+    for result in sorted(results, key=lambda result: (result.began_at_us, result.index, result.attempt)):
+        job = jobs[result.index]
+        bars.append(
+            Bar(
+                index=result.index,
+                attempt=result.attempt,
+                number=result.number,
+                name=job.name,
+                state=_state_of(result, unmade),
+                ready_us=_ready_us(result, job, ends, starts, facts),
+                began_us=result.began_at_us,
+                ended_us=_ended_us(result, now_us),
+                requirements=facts.asked.get(result.job_uuid, job.requirements),
+                cpu_usec=result.cpu_usec,
+                memory_bytes=result.memory_bytes,
+            )
+        )
+    return bars
+
+
+def _ended_us(result: JobResult, now_us: int) -> int:
+    if result.duration_s is None:
+        return max(now_us, result.began_at_us)
+    return result.began_at_us + round(result.duration_s * 1_000_000)
+
+
+def _ready_us(
+    result: JobResult,
+    job: PlotJob,
+    ends: Mapping[int, Sequence[int]],
+    starts: Sequence[int],
+    facts: AttemptFacts,
+) -> int:
+    """The run's (last) start, the end of what it depends on, of its attempt before and of the pause after
+    that: the latest."""
+    before = [at for at in starts if at <= result.began_at_us]
+    needed = [ends[index][-1] for index in job.depends_on if index in ends]
+    earlier = [at for at in ends[result.index] if at <= result.began_at_us]
+    paused = facts.not_before_us.get((result.index, result.attempt), 0)
+    latest = max([*before, *needed, *earlier, paused])
+    return min(latest or result.began_at_us, result.began_at_us)
+
+
+def _state_of(result: JobResult, unmade: set[tuple[int, int]]) -> JobState:
+    if (result.index, result.attempt) in unmade:
+        return JobState.FAILED
+    return {
+        "success": JobState.COMPLETED,
+        "timeout": JobState.TERMINATED,
+        "cancelled": JobState.CANCELED,
+        "queued": JobState.PENDING,
+        "running": JobState.RUNNING,
+    }.get(result.status.value, JobState.FAILED)
+
+
+def _rows_of_jobs(bars: Sequence[Bar]) -> tuple[list[int], tuple[str, ...]]:
+    """A row for each job, in the order they first began."""
+    row_of: dict[int, int] = {}
+    for bar in bars:
+        row_of.setdefault(bar.index, len(row_of))
+    names = {bar.index: bar.name for bar in bars}
+    return [row_of[bar.index] for bar in bars], tuple(names[index] for index in row_of)
+
+
+def _shared_rows(bars: Sequence[Bar]) -> list[int]:
+    """Each bar in the lowest row that is free: as few rows as jobs ran at the same time."""
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []  # (end, row)
+    rows = []
+    for bar in bars:
+        while busy and busy[0][0] <= bar.began_us:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        row = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (max(bar.ended_us, bar.began_us + 1), row))
+        rows.append(row)
+    return rows
+
+
+# ---- what determined the end ----------------------------------------------------------------------------
+
+
+def _critical_path(bars: Sequence[Bar], jobs: Sequence[PlotJob]) -> tuple[Link, ...]:
+    """From the bar that ended last back to the run's start: each time to what let it start. A bar that began
+    as soon as it could waited for its dependency; one that had to wait longer, for the job that ended
+    last before it began."""
+    by_end = sorted(range(len(bars)), key=lambda place: bars[place].ended_us)
+    ends = [bars[place].ended_us for place in by_end]
+    last_of = {bars[place].index: place for place in by_end}
+    attempts = {(bar.index, bar.attempt): place for place, bar in enumerate(bars)}
+    links: list[Link] = []
+    seen: set[int | None] = {None}  # attempts that took no time could be each other's cause
+    place: int | None = by_end[-1]
+    while place not in seen:
+        assert place is not None
+        seen.add(place)
+        link = _cause_of(place, bars, jobs, last_of, attempts)
+        if link.cause is not Cause.RETRY and bars[place].waited_us > AT_ONCE_US:
+            released = by_end[max(0, bisect.bisect_right(ends, bars[place].began_us) - 1)]
+            if bars[place].ready_us < bars[released].ended_us <= bars[place].began_us:
+                link = Link(place, Cause.RESOURCES, released)
+        links.append(link)
+        place = link.earlier
+    return tuple(links)
+
+
+def _cause_of(
+    place: int,
+    bars: Sequence[Bar],
+    jobs: Sequence[PlotJob],
+    last_of: Mapping[int, int],
+    attempts: Mapping[tuple[int, int], int],
+) -> Link:
+    bar = bars[place]
+    retried = attempts.get((bar.index, bar.attempt - 1))
+    if retried is not None:
+        return Link(place, Cause.RETRY, retried)
+    needed = [last_of[index] for index in jobs[bar.index].depends_on if index in last_of]
+    needed = [earlier for earlier in needed if bars[earlier].ended_us <= bar.began_us + AT_ONCE_US]
+    if not needed:
+        return Link(place, Cause.RUN)
+    return Link(place, Cause.DEPENDENCY, max(needed, key=lambda earlier: bars[earlier].ended_us))

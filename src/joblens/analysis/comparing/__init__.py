@@ -1,0 +1,1 @@
+"""Comparison of jobs, runs and benchmarks, with their noise."""

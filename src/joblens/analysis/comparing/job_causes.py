@@ -1,0 +1,273 @@
+"""Where a change of the numbers may come from. What the counters say comes first, then what differs by as
+much as the numbers do, then what merely differs. Nothing is called a cause that was not measured as one."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from joblens.analysis.comparing.job_diff_values import Cause, Difference, NumberChange
+from joblens.analysis.comparing.job_differences import JobView
+from joblens.model.jobs.job import Record
+from joblens.model.values.units import format_bytes, format_duration
+
+_SHARE = 0.25  # of the time that was lost or won: less is not worth telling
+_FITS = 0.15  # two ratios that are as close as this, as logarithms, for each factor e
+_LEAST_SCALE = 0.18  # a smaller change fits everything
+_HEADLINES = (
+    "duration_s",
+    "cpu_s",
+    "memory_peak_bytes",
+    "io_read_bytes",
+    "io_write_bytes",
+    "network_rx_bytes",
+    "network_tx_bytes",
+    "gpu_busy_s",
+    "gpu_memory_peak_bytes",
+    "waited_s",
+)
+_WAITING = (
+    ("throttled_s", "held back by its CPU limit"),
+    ("cpu_pressure_s", "waiting for a CPU"),
+    ("io_pressure_s", "waiting for the disk"),
+    ("memory_pressure_s", "waiting for memory"),
+    ("idle_s", "without computing anything"),
+)
+_THREADS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+)
+# What each kind of difference can do anything to, the most telling first.
+_ALL = frozenset(_HEADLINES) - {"waited_s"}
+_CAN_MOVE: Mapping[str, frozenset[str]] = {
+    "inputs": _ALL,
+    "command": _ALL,
+    "parameters": _ALL,
+    "code": _ALL,
+    "requirements": frozenset({"duration_s", "cpu_s", "memory_peak_bytes", "waited_s", "gpu_busy_s"}),
+    "programs": _ALL,
+    "versions": _ALL,
+    "container": _ALL,
+    "machine": frozenset({"duration_s", "cpu_s", "gpu_busy_s", "memory_peak_bytes"}),
+    "environment": _ALL,
+    "seeds": _ALL,
+    "placement": frozenset({"waited_s", "duration_s"}),
+}
+_SAID = {
+    "inputs": "inputs differ",
+    "command": "the command differs",
+    "parameters": "parameters differ",
+    "code": "the code differs",
+    "requirements": "requirements differ",
+    "programs": "programs differ",
+    "versions": "versions differ",
+    "container": "the container differs",
+    "machine": "it ran on something else",
+    "environment": "the environment differs",
+    "seeds": "seeds differ",
+    "placement": "it was placed elsewhere",
+}
+_NAMED = 3  # differences of one kind that are named
+
+
+class _Moved(Struct, frozen=True):
+    numbers: Mapping[str, NumberChange]
+
+    def by(self, key: str) -> float:
+        number = self.numbers.get(key)
+        if number is None or not number.has_moved or number.before is None or number.after is None:
+            return 0.0
+        return number.after - number.before
+
+    def told(self, keys: Iterable[str]) -> str:
+        return ", ".join(how_much(self.numbers[key]) for key in keys)
+
+
+def causes(
+    before: JobView, after: JobView, differences: Sequence[Difference], numbers: Sequence[NumberChange]
+) -> tuple[Cause, ...]:
+    moved = _Moved({number.key: number for number in numbers})
+    headlines = [key for key in _HEADLINES if moved.by(key)]
+    found = [*_endings(before.record, after.record)]
+    if not headlines:
+        return tuple(found)
+    found += _of_time(moved)
+    found += _load(moved)
+    fitting = list(_that_fit(before, after, differences, moved, headlines))
+    found += fitting
+    fitted = {cause.text.split(":", 1)[0] for cause in fitting}
+    possible = list(_possible(differences, moved, headlines, fitted))
+    found += possible
+    if not fitting and not possible:
+        found.append(
+            Cause(
+                kind="possible",
+                text="nothing that is recorded of what ran differs: other load on the machine, caches, "
+                "or something that no record tells of",
+                numbers=tuple(headlines),
+            )
+        )
+    return tuple(found)
+
+
+def how_much(number: NumberChange) -> str:
+    """wall time +44 %"""
+    ratio = number.ratio
+    if ratio is None:
+        return number.title
+    return f"{number.title} x{ratio:.2g}" if ratio >= 2 else f"{number.title} {100 * (ratio - 1):+.0f} %"
+
+
+def _endings(before: Record, after: Record) -> Iterator[Cause]:
+    if before.status is after.status:
+        return
+    ended = " and ".join(
+        f"{'the first' if record is before else 'the second'} ended as {record.status.value}{_after(record)}"
+        for record in (before, after)
+    )
+    yield Cause(kind="measured", text=f"{ended}: the numbers are of what each got done until then")
+
+
+def _after(record: Record) -> str:
+    return "" if record.outcome is None else f" after {format_duration(record.outcome.duration_s)}"
+
+
+def _of_time(moved: _Moved) -> Iterator[Cause]:
+    """Time is spent computing or waiting, and both are counted."""
+    wall, cpu = moved.by("duration_s"), moved.by("cpu_s")
+    if not wall:
+        return
+    if cpu and (cpu > 0) == (wall > 0):
+        yield Cause(kind="measured", text=_computing(moved), numbers=("duration_s", "cpu_s"))
+    elif moved.numbers.get("cpu_s") is not None and moved.numbers["cpu_s"].verdict == "same":
+        more = "more" if wall > 0 else "less"
+        yield Cause(
+            kind="measured",
+            text=f"it computed as much as before, and waited {more}: CPU time is the same",
+            numbers=("duration_s", "cpu_s"),
+        )
+    for key, words in _WAITING:
+        gap = moved.by(key)
+        if gap and (gap > 0) == (wall > 0) and abs(gap) >= _SHARE * abs(wall):
+            more = "more" if gap > 0 else "less"
+            yield Cause(
+                kind="measured",
+                text=f"{format_duration(abs(gap))} {more} were spent {words}",
+                numbers=("duration_s", key),
+            )
+
+
+def _computing(moved: _Moved) -> str:
+    told = moved.told(("cpu_s", "duration_s"))
+    instructions = moved.numbers.get("instructions")
+    if instructions is None or instructions.verdict == "unknown":
+        return f"it computed for {'longer' if moved.by('cpu_s') > 0 else 'less time'}: {told}"
+    if instructions.has_moved:
+        more = "more" if moved.by("instructions") > 0 else "less"
+        return f"there was {more} to compute: {how_much(instructions)}, {told}"
+    speed = "slower" if moved.by("cpu_s") > 0 else "faster"
+    return (
+        f"the same number of instructions took another time ({speed} processor, memory, neighbours): {told}"
+    )
+
+
+def _load(moved: _Moved) -> Iterator[Cause]:
+    busy = moved.numbers.get("host_busy_percent")
+    if busy is None or not busy.has_moved or busy.before is None or busy.after is None:
+        return
+    if moved.by("duration_s") * (busy.after - busy.before) > 0:
+        text = f"the machine was {'busier' if busy.after > busy.before else 'less busy'}"
+        yield Cause(
+            kind="measured",
+            text=f"{text}: {busy.before:.0f} % → {busy.after:.0f} % of all its CPUs, this job included",
+            numbers=("duration_s",),
+        )
+
+
+# ---- differences of the same size -----------------------------------------------------------------------
+
+
+def _that_fit(
+    before: JobView,
+    after: JobView,
+    differences: Sequence[Difference],
+    moved: _Moved,
+    headlines: Sequence[str],
+) -> Iterator[Cause]:
+    sizes = _input_bytes(before.record), _input_bytes(after.record)
+    if sizes[0] and sizes[1]:
+        text = f"inputs: {format_bytes(sizes[0])} → {format_bytes(sizes[1])}"
+        yield from _scaled(text, sizes[1] / sizes[0], moved, headlines)
+    for difference in differences:
+        if difference.group not in ("parameters", "command") and difference.name not in _THREADS:
+            continue
+        one, other = _number(difference.before), _number(difference.after)
+        if one and other:
+            text = f"{_kind_of(difference)}: {difference.name} {difference.before} → {difference.after}"
+            yield from _scaled(text, other / one, moved, headlines)
+    cpus = [one for one in differences if one.group == "requirements" and one.name == "cpus"]
+    for difference in cpus:
+        one, other = _number(difference.before), _number(difference.after)
+        if (
+            one
+            and other
+            and moved.by("duration_s")
+            and _is_close(moved.numbers["duration_s"], one / other, 1)
+        ):
+            told = moved.told(("duration_s",))
+            text = f"requirements: {difference.before} → {difference.after} CPUs, and {told}"
+            yield Cause(kind="fits", text=text, numbers=("duration_s",))
+
+
+def _scaled(text: str, ratio: float, moved: _Moved, headlines: Sequence[str]) -> Iterator[Cause]:
+    for power, words in ((1, "by as much"), (2, "by about its square"), (3, "by about its cube")):
+        keys = tuple(key for key in headlines if _is_close(moved.numbers[key], ratio, power))
+        if keys:
+            yield Cause(kind="fits", text=f"{text}, and {words}: {moved.told(keys)}", numbers=keys)
+            return
+
+
+def _is_close(number: NumberChange, ratio: float, power: int) -> bool:
+    if not number.ratio or ratio <= 0 or abs(math.log(ratio)) < _LEAST_SCALE:
+        return False
+    expected, seen = power * math.log(ratio), math.log(number.ratio)
+    return abs(seen - expected) <= _FITS * max(1.0, abs(expected)) * min(1.0, abs(math.log(ratio)))
+
+
+def _input_bytes(record: Record) -> int | None:
+    sizes = [stamp.size for stamp in record.inputs if stamp.size is not None]
+    return sum(sizes) if sizes else None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if value > 0 and math.isfinite(value) else None
+
+
+def _kind_of(difference: Difference) -> str:
+    return "environment" if difference.group == "environment" else difference.group
+
+
+# ---- whatever else differs ------------------------------------------------------------------------------
+
+
+def _possible(
+    differences: Sequence[Difference], moved: _Moved, headlines: Sequence[str], fitted: set[str]
+) -> Iterator[Cause]:
+    for group, can_move in _CAN_MOVE.items():
+        here = [one for one in differences if one.group == group]
+        keys = tuple(key for key in headlines if key in can_move)
+        if not here or not keys or group in fitted:
+            continue
+        if group == "environment":  # threads and devices before everything that only has another value
+            here.sort(key=lambda one: one.name not in _THREADS)
+        names = ", ".join(one.name for one in here[:_NAMED])
+        more = f" and {len(here) - _NAMED} more" if len(here) > _NAMED else ""
+        text = f"{_SAID[group]} ({names}{more}): may have to do with {moved.told(keys)}"
+        yield Cause(kind="possible", text=text, numbers=keys)

@@ -1,0 +1,262 @@
+"""What is not the same about two jobs."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from joblens.analysis.comparing.job_diff_values import Difference
+from joblens.model.clusters.placing import CLUSTER_MARK
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Record
+from joblens.model.jobs.provenance import Provenance
+from joblens.model.jobs.run_link import FileStamp
+from joblens.model.jobs.sample import Sample
+from joblens.model.redaction.lasting_env import is_lasting_env
+from joblens.model.redaction.names import is_allowed_env
+from joblens.model.values.units import format_bytes, format_duration
+
+_ONLY_LOOKED_UP = ("limits", "processor")  # parts of groups that are known otherwise, too
+_SHORT = 12  # of a hash, as people read them
+_REQUIREMENTS = {"memory_bytes": "memory", "timeout_s": "timeout", "pids": "processes"}
+
+
+class JobView(Struct, frozen=True, kw_only=True):
+    """All that is known of one job."""
+
+    record: Record
+    provenance: Provenance | None = None
+    details: Details = Details()
+    samples: tuple[Sample, ...] = ()
+
+
+class Found(Struct, frozen=True):
+    differences: tuple[Difference, ...]
+    same: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+Facts = Mapping[str, str] | None  # None: nothing is known
+
+
+def differences(before: JobView, after: JobView) -> Found:
+    found: list[Difference] = []
+    same: list[str] = []
+    unknown: list[str] = []
+    both = before, after
+    if before.provenance is None or after.provenance is None:  # nothing to compare what the other has with
+        both = replace(before, provenance=None), replace(after, provenance=None)
+        unknown += _ONLY_LOOKED_UP
+    for group, facts in _FACTS.items():
+        one, other = map(facts, both)
+        if one is None or other is None:
+            unknown.append(group)
+            continue
+        changed = list(_command(before, after) if group == "command" else _changed(group, one, other))
+        found += changed
+        if not changed and (one or other):
+            same.append(group)
+    return Found(tuple(found), tuple(same), tuple(unknown))
+
+
+def _changed(group: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:
+    for name in [*before, *(name for name in after if name not in before)]:
+        if before.get(name) != after.get(name):
+            yield Difference(group=group, name=name, before=before.get(name), after=after.get(name))
+
+
+def _command(before: JobView, after: JobView) -> Iterator[Difference]:
+    """Single words where as many are there, else the whole line."""
+    one, other = _words(before.record), _words(after.record)
+    if len(one) == len(other) and sum(map(str.__ne__, one, other)) <= max(2, len(one) // 2):
+        for place, (word, later) in enumerate(zip(one, other, strict=True)):
+            if word != later:
+                is_value = place > 0 and one[place - 1].startswith("-") and not word.startswith("-")
+                name = one[place - 1] if is_value else f"word {place + 1}"
+                yield Difference(group="command", name=name, before=word, after=later)
+    elif one != other:
+        yield Difference(group="command", name="line", before=shlex.join(one), after=shlex.join(other))
+    if before.record.job.cwd != after.record.job.cwd:
+        yield Difference(
+            group="command", name="directory", before=before.record.job.cwd, after=after.record.job.cwd
+        )
+
+
+def _words(record: Record) -> list[str]:
+    job = record.job
+    return job.argv[0].split() if job.is_shell and len(job.argv) == 1 else list(job.argv)
+
+
+def _command_facts(view: JobView) -> Facts:
+    return {"line": shlex.join(view.record.job.argv)}
+
+
+def _parameters(view: JobView) -> Facts:
+    return {name: _text(value) for name, value in view.record.job.params.items()}
+
+
+def _seeds(view: JobView) -> Facts:
+    return view.record.job.seeds
+
+
+def _requirements(view: JobView) -> Facts:
+    job = view.record.job
+    asked = {
+        _REQUIREMENTS.get(name, name): _amount(name, value)
+        for name, value in to_builtins(job.requirements).items()
+    }
+    more = {"cpu_list": job.cpu_list, "gpu_devices": ", ".join(view.record.gpu_devices)}
+    return {**asked, **{name: value for name, value in more.items() if value}}
+
+
+def _amount(name: str, value: Any) -> str:
+    if name.endswith("_bytes"):
+        return format_bytes(value)
+    return format_duration(value) if name.endswith("_s") else f"{value:g}"
+
+
+def _inputs(view: JobView) -> Facts:
+    return file_facts(view.record.inputs)
+
+
+def _outputs(view: JobView) -> Facts:
+    outcome = view.record.outcome
+    if outcome is None:
+        return None
+    made = {
+        artifact.path: f"{format_bytes(artifact.bytes)} {artifact.sha256[:_SHORT]}".rstrip()
+        for artifact in outcome.artifacts
+    }
+    return {**made, **file_facts(outcome.outputs)}
+
+
+def file_facts(stamps: Iterable[FileStamp]) -> dict[str, str]:
+    """By content where it is known: the time of a file alone makes no difference."""
+    return {stamp.path: _file(stamp) for stamp in stamps}
+
+
+def _file(stamp: FileStamp) -> str:
+    if stamp.size is None:
+        return "not there" if stamp.mtime_ns is None else "a folder"
+    mark = stamp.digest[:_SHORT] if stamp.digest else ""
+    files = "" if stamp.files is None else f"{stamp.files:,} files, "
+    return f"{files}{format_bytes(stamp.size)} {mark}".rstrip()
+
+
+def _code(view: JobView) -> Facts:
+    if view.provenance is None:
+        return None
+    code = view.provenance.code
+    if code is None:
+        return {}
+    changes = {True: code.changes_digest[:_SHORT] or "there are some", False: "none", None: "not looked at"}
+    facts = {
+        "commit": code.commit[:_SHORT],
+        "uncommitted changes": changes[code.is_dirty],
+        "branch": code.branch,
+        "repository": code.remote or code.root,
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _programs(view: JobView) -> Facts:
+    if view.provenance is None:
+        return None
+    return {
+        program.path: " ".join(word for word in (program.version, program.sha256[:_SHORT]) if word)
+        for program in view.provenance.programs
+    }
+
+
+def _versions(view: JobView) -> Facts:
+    return None if view.provenance is None else view.provenance.versions
+
+
+def _environment(view: JobView) -> Facts:
+    there = {} if view.provenance is None else view.provenance.environment
+    limits = {} if view.provenance is None else view.provenance.limits
+    job = view.record.job
+    added = {
+        name: value
+        for name, value in job.env.items()
+        if name in job.env_given or is_lasting_env(name) or not is_allowed_env(name)
+    }
+    if view.provenance is None and not added:
+        return None
+    return {**there, **added, **{f"limit of {name}": value for name, value in limits.items()}}
+
+
+def _container(view: JobView) -> Facts:
+    asked = view.record.job.container
+    if asked is None:
+        return {}
+    facts = {"image": asked.image, "network": asked.network, "volumes": ", ".join(asked.volumes)}
+    running = view.details.container
+    if running is not None:
+        facts |= {"image id": running.image_id[: len("sha256:") + _SHORT], "engine": running.engine}
+    return {name: value for name, value in facts.items() if value}
+
+
+def _machine(view: JobView) -> Facts:
+    attempt, provenance = view.record.attempt, view.provenance
+    if attempt is None:
+        return None
+    facts = {
+        "host": attempt.owner.host,
+        "kernel": attempt.kernel,
+        "CPUs": "" if attempt.cpu_count is None else str(attempt.cpu_count),
+        "memory": "" if attempt.memory_total_bytes is None else format_bytes(attempt.memory_total_bytes),
+    }
+    if provenance is not None:
+        facts |= {
+            "host": provenance.host or attempt.owner.host,
+            "processor": provenance.hardware.cpu_model,
+            "GPUs": ", ".join(provenance.hardware.gpus),
+            "system": provenance.system,
+        }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _placement(view: JobView) -> Facts:
+    attempt, outcome = view.record.attempt, view.record.outcome
+    placed = None if attempt is None else attempt.placement
+    queue = view.record.job.queue
+    if placed is None and not queue.startswith(CLUSTER_MARK):
+        facts = {"queue": queue, "worker": outcome.worker if outcome is not None else ""}
+    else:
+        facts = {}  # of a cluster's run both are its own, and so different in every one
+    if placed is not None:
+        facts |= {
+            "engine": placed.engine,
+            "cluster": placed.cluster,
+            "partition": placed.partition,
+            "qos": placed.qos,
+            "nodes": ", ".join(placed.nodes),
+            **{f"asked {name}": value for name, value in placed.asked.items()},
+        }
+    if attempt is not None:
+        facts["measured by"] = attempt.accounting
+    return {name: value for name, value in facts.items() if value}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+_FACTS = {
+    "command": _command_facts,
+    "parameters": _parameters,
+    "seeds": _seeds,
+    "requirements": _requirements,
+    "inputs": _inputs,
+    "code": _code,
+    "programs": _programs,
+    "versions": _versions,
+    "environment": _environment,
+    "container": _container,
+    "machine": _machine,
+    "placement": _placement,
+    "outputs": _outputs,
+}

@@ -1,0 +1,1 @@
+"""Entities of RO-Crates."""

@@ -1,0 +1,1 @@
+"""Findings: why a job ended, what slowed it down, what it did not use."""

@@ -1,0 +1,243 @@
+"""What a job had to wait for, and what it asked for and did not use.
+
+The thresholds are chosen so that a job which is fine has no finding: a finding is something to act on."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from joblens.analysis.findings.codes import Code
+from joblens.analysis.numbers.outcome_numbers import (
+    LEAST_THROTTLED_S,
+    is_out_of_memory,
+    is_throttled,
+    node_count,
+    peak_of,
+)
+from joblens.analysis.numbers.profile import rates_over
+from joblens.analysis.numbers.rates import cpu_percent, host_cpu_percent
+from joblens.analysis.sizing.advice import cpus_option, memory_option, more_memory_option
+from joblens.analysis.sizing.amounts import memory_for
+from joblens.model.jobs.finding import Finding, Severity
+from joblens.model.jobs.job import BY_AFFINITY, Outcome, Record, Status, Usage
+from joblens.model.jobs.sample import Sample
+from joblens.model.values.units import MIB, format_bytes, format_duration
+
+# Shares of the job's time, in percent, from which waiting is worth a word.
+_CPU_PRESSURE = 25
+_IO_PRESSURE = 25
+_MEMORY_PRESSURE = 5
+_MIN_WAIT_S = LEAST_THROTTLED_S
+# Advice about sizes is for jobs long enough to show how they behave.
+_MIN_DURATION_S = 5.0
+_MIN_MEMORY_SAVED = 128 * MIB
+# Of its CPUs: below the one it is not what filled the machine, above the other it is.
+_FEW_OF_ITS_CPUS, _MOST_OF_ITS_CPUS = 0.5, 0.75
+_FULL = 80  # percent of the machine's CPUs
+_GPU_BUSY = 0.1  # of its time: then the CPU is not where its work is done
+
+
+def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
+    usage = outcome.usage
+    cpus = record.job.requirements.cpus
+    if is_throttled(outcome):
+        throttled = _share(usage.cpu_throttled_usec, outcome) or 0.0
+        text = f"it was held back by its CPU limit for {_spent(usage.cpu_throttled_usec, throttled)}"
+        yield Finding(Code.CPU_THROTTLED, Severity.WARNING, text, _more_cpus(cpus or 1, usage))
+    pressure = _share(usage.cpu_pressure_usec, outcome)
+    if pressure is not None and pressure >= _CPU_PRESSURE and not is_throttled(outcome):
+        text = f"it waited for a free core for {_spent(usage.cpu_pressure_usec, pressure)}"
+        whose, advice = _who_took_the_cores(record, outcome, samples)
+        yield Finding(Code.CPU_PRESSURE, Severity.WARNING, text + whose, advice)
+    pressure = _share(usage.io_pressure_usec, outcome)
+    if pressure is not None and pressure >= _IO_PRESSURE:
+        text = f"it was I/O bound: it waited for the disk for {_spent(usage.io_pressure_usec, pressure)}"
+        advice = "put its files on faster storage, or read and write less, in larger pieces"
+        yield Finding(Code.IO_PRESSURE, Severity.WARNING, text, advice)
+    pressure = _share(usage.memory_pressure_usec, outcome)
+    if pressure is not None and pressure >= _MEMORY_PRESSURE:
+        text = f"it waited for memory to be freed for {_spent(usage.memory_pressure_usec, pressure)}"
+        yield Finding(Code.MEMORY_PRESSURE, Severity.WARNING, text, _more_memory(record))
+    yield from _paging(record, outcome, samples)
+
+
+def _who_took_the_cores(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> tuple[str, str]:
+    """-> (what to add to the text, advice). The job is in its own way when its threads fill its CPUs. With a
+    core for each thread it cannot be, and where it got little of a machine that was full, others were."""
+    there, threads = _cpus_it_had(record), outcome.usage.threads_peak
+    used = (outcome.usage.cpu_total_usec or 0) / 1_000_000 / outcome.duration_s
+    if there is not None:
+        has_core_for_each = threads is not None and threads <= there
+        if has_core_for_each or (used < _FEW_OF_ITS_CPUS * there and _machine_was_full(samples)):
+            whose = ", which other programs on the machine used"
+            return whose, "run fewer jobs at once on this machine, or run it where nothing else does"
+        if used < _MOST_OF_ITS_CPUS * there:
+            return "", "run fewer jobs at once on this machine, or start fewer threads or processes"
+    return "", "start fewer threads or processes, or run fewer jobs at once on this machine"
+
+
+def _cpus_it_had(record: Record) -> int | None:
+    attempt, cpus = record.attempt, record.job.requirements.cpus
+    if attempt is not None and attempt.enforced_by.get("cpus", "").startswith(BY_AFFINITY) and cpus:
+        return math.ceil(cpus)
+    return None if attempt is None else attempt.cpu_count
+
+
+def _machine_was_full(samples: Sequence[Sample]) -> bool:
+    known = [sample for sample in samples if sample.host_cpu_total_usec is not None]
+    busy = host_cpu_percent(known[0], known[-1]) if known else None
+    return busy is not None and busy >= _FULL
+
+
+def sizing_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
+    yield from _more_than_there_is(record)
+    yield from _limits_not_held(record)
+    yield from _memory_size(record, outcome, samples)
+    if outcome.usage.pids_limit_events and outcome.reason != "limit":
+        limit = record.job.requirements.pids
+        times = outcome.usage.pids_limit_events
+        text = f"it could not start a process {times} times: its pids limit was reached"
+        yield Finding(Code.PIDS_LIMIT, Severity.PROBLEM, text, f"--pids {2 * limit}" if limit else "")
+    if outcome.duration_s >= _MIN_DURATION_S and outcome.usage.cpu_total_usec is not None:
+        yield from _cpu_size(record, outcome, samples, outcome.usage.cpu_total_usec)
+
+
+def _paging(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
+    swapped = max((sample.memory_swap_bytes or 0 for sample in samples), default=0)
+    if swapped >= MIB:
+        text = f"up to {format_bytes(swapped)} of its memory were swapped out, which is slow to come back"
+        yield Finding(Code.SWAPPED, Severity.WARNING, text, _more_memory(record))
+    faults = outcome.usage.faults_major or 0
+    if faults >= 1000 and faults / max(outcome.duration_s, 1.0) >= 100:
+        text = f"{faults:,} times it had to wait for a page to be read from disk"
+        advice = "more memory keeps mapped files in the cache; copy them to a faster disk"
+        yield Finding(Code.MAJOR_FAULTS, Severity.INFO, text, advice)
+
+
+def _limits_not_held(record: Record) -> Iterator[Finding]:
+    if record.attempt is None or not record.job.enforce:
+        return
+    asked = record.job.requirements
+    # All CPUs of the machine need no limit.
+    cpus = asked.cpus if (asked.cpus or 0) < (record.attempt.cpu_count or float("inf")) else None
+    limits = {"cpus": cpus, "memory": asked.memory_bytes, "pids": asked.pids}
+    held = record.attempt.enforced_by
+    loose = [name for name, limit in limits.items() if limit is not None and name not in held]
+    if loose:
+        options = ", ".join(f"--{name}" for name in loose)
+        text = f"this machine could not hold it to {options}"
+        yield Finding(Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor shows what helps")
+    elif cpus is not None and cpus % 1 and held["cpus"].startswith(BY_AFFINITY):
+        whole = math.ceil(cpus)
+        only = f"{whole} whole CPU{'' if whole == 1 else 's'}"
+        text = f"this machine could not hold it to --cpus {cpus:g}, only to {only}"
+        yield Finding(Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor shows what helps")
+
+
+def _more_than_there_is(record: Record) -> Iterator[Finding]:
+    """Such a limit holds nothing back, and elsewhere such a job would wait for ever."""
+    if record.attempt is None:
+        return
+    asked, there = record.job.requirements, record.attempt
+    parts = []
+    if asked.cpus is not None and there.cpu_count is not None and asked.cpus > there.cpu_count:
+        parts.append(f"{asked.cpus:g} CPUs (it has {there.cpu_count})")
+    total = there.memory_total_bytes
+    if asked.memory_bytes is not None and total is not None and asked.memory_bytes > total:
+        parts.append(f"{format_bytes(asked.memory_bytes)} of memory (it has {format_bytes(total)})")
+    if asked.gpus is not None and there.gpu_count is not None and asked.gpus > there.gpu_count:
+        gpus = "1 GPU" if asked.gpus == 1 else f"{asked.gpus} GPUs"
+        parts.append(f"{gpus} (it has {there.gpu_count or 'none'})")
+    if parts:
+        text = f"it asked for more than this machine has: {', '.join(parts)}"
+        advice = "ask for less, or run it on a larger machine"
+        yield Finding(Code.MORE_THAN_THERE_IS, Severity.WARNING, text, advice)
+
+
+def _memory_size(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
+    asked = record.job.requirements.memory_bytes
+    # A container, or a job that was found running, has a limit that nobody asked joblens for.
+    limit = asked if asked is not None else _limit_in_force(samples)
+    peak = outcome.usage.memory_peak_bytes
+    if not limit or peak is None or is_out_of_memory(outcome):
+        return
+    share = 100 * peak / limit
+    if share >= 90:
+        used = f"{format_bytes(peak)} of memory, {share:.0f} % of the {format_bytes(limit)}"
+        text = f"it used up to {used} it {'may use' if asked is None else 'asked for'}"
+        yield Finding(Code.MEMORY_NEAR_LIMIT, Severity.WARNING, text, memory_option(peak))
+        return
+    if asked is None:
+        return
+    is_certain = "memory_peak_bytes" not in outcome.usage.lower_bounds
+    if is_certain and _is_complete(outcome) and share <= 50 and asked - memory_for(peak) >= _MIN_MEMORY_SAVED:
+        text = f"it asked for {format_bytes(asked)} of memory and never used more than {format_bytes(peak)}"
+        yield Finding(Code.MEMORY_UNUSED, Severity.INFO, text, memory_option(peak))
+
+
+def _limit_in_force(samples: Sequence[Sample]) -> int | None:
+    limits = (sample.memory_limit_bytes for sample in reversed(samples))
+    return next((limit for limit in limits if limit is not None), None)
+
+
+def _cpu_size(
+    record: Record, outcome: Outcome, samples: Sequence[Sample], cpu_usec: int
+) -> Iterator[Finding]:
+    # What it asked for it asked for on each of its nodes.
+    mean = cpu_usec / outcome.duration_s / 1_000_000 / node_count(record)  # cores
+    most = (peak_of(rates_over(samples, cpu_percent), mean * 100) or 0.0) / 100
+    asked = record.job.requirements.cpus
+    can_shrink = _is_complete(outcome)
+    if can_shrink and asked is not None and asked >= 2 and mean >= 0.8 and most <= 1.1:
+        text = f"it asked for {asked:g} CPUs and kept one busy: its work is in one thread"
+        advice = f"{cpus_option(1)}, or let it use more threads"
+        yield Finding(Code.ONE_CORE_ONLY, Severity.INFO, text, advice)
+    elif can_shrink and asked is not None and asked >= 2 and most <= asked / 2:
+        text = f"it asked for {asked:g} CPUs and never used more than {most:.1f}, {mean:.1f} on average"
+        yield Finding(Code.CPUS_UNUSED, Severity.INFO, text, cpus_option(most))
+    elif mean < 0.1 and not _explained_by_io(outcome) and not _worked_on_gpu(outcome):
+        share = 100 * mean
+        text = f"it used {share:.1f} % of one core: most of its time it waited for something else"
+        advice = "network, locks, sleep or another program: more CPUs will not make it faster"
+        yield Finding(Code.MOSTLY_WAITING, Severity.INFO, text, advice)
+
+
+def _is_complete(outcome: Outcome) -> bool:
+    """A job that was cut short may have needed the most in what it did not get to."""
+    return outcome.status is Status.SUCCESS
+
+
+def _more_cpus(cpus: float, usage: Usage) -> str:
+    """One more, but never more than it had threads to use them with."""
+    wanted = math.ceil(cpus + 1)
+    threads = usage.threads_peak
+    return cpus_option(min(wanted, threads) if threads is not None and threads > cpus else wanted)
+
+
+def _explained_by_io(outcome: Outcome) -> bool:
+    return (_share(outcome.usage.io_pressure_usec, outcome) or 0.0) >= _IO_PRESSURE
+
+
+def _worked_on_gpu(outcome: Outcome) -> bool:
+    return (outcome.usage.gpu_busy_usec or 0) >= _GPU_BUSY * outcome.duration_s * 1_000_000
+
+
+def _more_memory(record: Record) -> str:
+    limit = record.job.requirements.memory_bytes if record.job.enforce else None
+    if limit is None:
+        return (
+            "run fewer jobs at once, raise the limit of the job or unit around it, or take a larger machine"
+        )
+    return more_memory_option(limit)
+
+
+def _share(usec: int | None, outcome: Outcome) -> float | None:
+    """Of the job's time, in percent; None when it is unknown or too short to matter."""
+    if usec is None or usec < _MIN_WAIT_S * 1_000_000 or outcome.duration_s <= 0:
+        return None
+    return usec / outcome.duration_s / 10_000
+
+
+def _spent(usec: int | None, share: float) -> str:
+    # Several CPUs can be throttled at once, so their sum may exceed the job's time.
+    part = f"{share:.0f} % of its time" if share <= 100 else "added up over its CPUs"
+    return f"{format_duration((usec or 0) / 1_000_000)} ({part})"

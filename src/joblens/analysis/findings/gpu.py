@@ -1,0 +1,62 @@
+"""GPUs that a job had for itself and did not use, and GPUs that were held back while it used them."""
+
+from collections.abc import Iterator, Sequence
+
+from joblens.analysis.findings.codes import Code
+from joblens.analysis.numbers.gpu_use import gpu_share, gpus_used, slowed_share, throttle_words
+from joblens.model.jobs.finding import Finding, Severity
+from joblens.model.jobs.job import Job, Outcome
+from joblens.model.jobs.sample import Sample
+from joblens.model.values.units import format_duration
+
+# A GPU waits while data is loaded, results are written and processes start: only when that is most of a job
+# that took some time it is worth a word.
+_LEAST_SECONDS = 30.0
+_IDLE_SHARE = 0.5
+_SLOWED_SHARE = 0.1
+
+
+def gpu_findings(job: Job, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
+    """For jobs whose GPUs were looked at."""
+    if outcome.duration_s < _LEAST_SECONDS:
+        return
+    used = gpus_used(samples)
+    reserved = max(len(job.gpu_devices), job.requirements.gpus or 0)
+    if reserved > len(used):
+        yield _unused(reserved, len(used), outcome)
+    if used and reserved:
+        yield from _idle(reserved, len(used), samples)
+    for name in used:
+        share, reasons = slowed_share(samples, name)
+        if share >= _SLOWED_SHARE:
+            text = (
+                f"its GPU was held back for {100 * share:.0f} % of the time it used it: "
+                f"{', '.join(throttle_words(reasons))}"
+            )
+            advice = "look after its cooling and power supply (nvidia-smi -q -d PERFORMANCE)"
+            yield Finding(Code.GPU_THROTTLED, Severity.WARNING, text, advice)
+            return  # those of one machine share their cooling
+
+
+def _unused(reserved: int, used: int, outcome: Outcome) -> Finding:
+    took = format_duration(outcome.duration_s)
+    if used:
+        text = f"it had {reserved} GPUs for {took} and used {used}"
+        return Finding(Code.GPU_UNUSED, Severity.WARNING, text, f"--gpus {used}, or let it use the others")
+    what = "a GPU" if reserved == 1 else f"{reserved} GPUs"
+    text = f"it had {what} for {took}, and no process of it used {'it' if reserved == 1 else 'one'}"
+    advice = "ask for none, or look whether its libraries find the GPU (CUDA build, driver)"
+    return Finding(Code.GPU_UNUSED, Severity.WARNING, text, advice)
+
+
+def _idle(reserved: int, used: int, samples: Sequence[Sample]) -> Iterator[Finding]:
+    share = gpu_share(samples, min(reserved, used))
+    if share is None or share.looked_s < _LEAST_SECONDS or share.idle_s < _IDLE_SHARE * share.looked_s:
+        return
+    whose = "its GPU was" if used == 1 else f"its {used} GPUs were"
+    text = (
+        f"{whose} idle for {100 * share.idle_s / share.looked_s:.0f} % of the time it was reserved "
+        f"({format_duration(share.idle_s)}), {share.mean_percent:.0f} % busy on average"
+    )
+    advice = "prepare data before it has the GPU, feed it in larger batches, or let jobs share one GPU"
+    yield Finding(Code.GPU_IDLE, Severity.WARNING, text, advice)

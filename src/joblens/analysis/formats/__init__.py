@@ -1,0 +1,1 @@
+"""Records and samples in the JSON forms of other systems, and back."""

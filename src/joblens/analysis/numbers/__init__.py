@@ -1,0 +1,1 @@
+"""Usage, rates, profiles and statistics from samples."""

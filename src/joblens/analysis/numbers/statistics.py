@@ -1,0 +1,140 @@
+"""Distributions in little space: logarithmic buckets, a few integers for any number of values.
+
+Buckets of two groups of jobs are merged by adding counts, so a store can keep them per tool and day and
+still answer for any selection. A quantile read back is within 1 % of the exact one."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+from joblens.model.history import Distribution, GroupStatistics, Statistics
+from joblens.model.values.units import MIB
+
+# Half-width of a bucket relative to its value. The rest up to the promised 1 % is left for rounding.
+_RELATIVE_ERROR = 0.0095
+_GAMMA = (1 + _RELATIVE_ERROR) / (1 - _RELATIVE_ERROR)
+LOG_GAMMA = math.log(_GAMMA)
+SMALLEST = 1e-9  # anything below has no meaning in seconds or bytes and is kept as zero
+ZERO_BUCKET = -1_000_000
+
+
+def bucket_of(value: float) -> int:
+    """The bucket of a value that is not negative; everything below a billionth is in ZERO_BUCKET."""
+    return ZERO_BUCKET if value < SMALLEST else math.ceil(math.log(value) / LOG_GAMMA)
+
+
+def value_of(bucket: int) -> float:
+    """The value that stands for a bucket: at most 1 % away from every value in it."""
+    return 0.0 if bucket == ZERO_BUCKET else 2 * math.exp(bucket * LOG_GAMMA) / (_GAMMA + 1)
+
+
+def buckets_of(values: Iterable[float]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for value in values:
+        bucket = bucket_of(value)
+        counts[bucket] = counts.get(bucket, 0) + 1
+    return counts
+
+
+def merge(*parts: Mapping[int, int]) -> dict[int, int]:
+    merged: dict[int, int] = {}
+    for part in parts:
+        for bucket, count in part.items():
+            merged[bucket] = merged.get(bucket, 0) + count
+    return merged
+
+
+def quantiles(buckets: Mapping[int, int], qs: Iterable[float]) -> list[float | None]:
+    """For each q (0 to 1) the smallest value that a share q of all values do not exceed (nearest rank: with
+    three values p90 is the largest); None where there are no values."""
+    ordered = sorted(buckets.items())
+    total = sum(count for _, count in ordered)
+    return [_at_rank(ordered, nearest_rank(q, total)) if total else None for q in qs]
+
+
+def nearest_rank(q: float, count: int) -> int:
+    """Its place, from 0, among `count` sorted values."""
+    whole = round(q * count, 9)  # 0.07 * 100 is a little more than 7 in floating point
+    return max(math.ceil(whole) - 1, 0)
+
+
+def quantile(buckets: Mapping[int, int], q: float) -> float | None:
+    return quantiles(buckets, (q,))[0]
+
+
+def _at_rank(ordered: list[tuple[int, int]], rank: int) -> float:
+    seen = 0
+    for bucket, count in ordered:
+        seen += count
+        if seen > rank:
+            return value_of(bucket)
+    return value_of(ordered[-1][0])
+
+
+def distribution(buckets: Mapping[int, int], *, total: float, maximum: float | None) -> Distribution:
+    """What a store kept about one number (its buckets, the exact sum and maximum), as an answer."""
+    count = sum(buckets.values())
+    if not count:
+        return Distribution()
+    mean = total / count
+
+    def percentile(q: float) -> float | None:
+        if nearest_rank(q, count) == count - 1 and maximum is not None:
+            return maximum  # known exactly
+        if len(buckets) == 1:
+            return mean  # all nearly equal: nearer than the bucket's middle
+        value = quantile(buckets, q)
+        return value if value is None or maximum is None else min(value, maximum)
+
+    p50, p90, p95, p99 = map(percentile, (0.5, 0.9, 0.95, 0.99))
+    return Distribution(count=count, total=total, mean=mean, p50=p50, p90=p90, p95=p95, p99=p99, max=maximum)
+
+
+def distribution_of(values: Iterable[float]) -> Distribution:
+    """The same from plain values, for stores and tests that have them at hand."""
+    known = list(values)
+    return distribution(buckets_of(known), total=sum(known), maximum=max(known, default=None))
+
+
+def summary_form(statistics: Statistics) -> dict[str, object]:
+    """The summary in the history form: the same keys whether there are jobs or none."""
+    overall = statistics.overall
+    return {
+        "total_jobs": overall.jobs,
+        "successful": overall.successful,
+        "failed": overall.unsuccessful,
+        "success_rate": round(overall.success_percent, 2),
+        "total_cpu_time_seconds": round(overall.cpu_s.total, 6),
+        "total_duration_seconds": round(overall.duration_s.total, 6),
+        "average_duration_seconds": round(overall.duration_s.mean or 0.0, 6),
+        "by_tool": {tool: _tool_form(group) for tool, group in sorted(statistics.by_tool.items())},
+        "by_status": dict(sorted(overall.by_status.items())),
+        "duration_seconds": _percentile_form(overall.duration_s, 1),
+        "cpu_total_seconds": _percentile_form(overall.cpu_s, 1),
+        "memory_peak_mb": _percentile_form(overall.memory_peak_bytes, MIB),
+    }
+
+
+def _tool_form(group: GroupStatistics) -> dict[str, object]:
+    return {
+        "count": group.jobs,
+        "successful": group.successful,
+        "failed": group.unsuccessful,
+        "success_rate": round(group.success_percent, 2),
+        "total_duration": round(group.duration_s.total, 6),
+        "total_cpu_time_seconds": round(group.cpu_s.total, 6),
+        "duration_seconds": _percentile_form(group.duration_s, 1),
+        "cpu_total_seconds": _percentile_form(group.cpu_s, 1),
+        "memory_peak_mb": _percentile_form(group.memory_peak_bytes, MIB),
+    }
+
+
+def _percentile_form(spread: Distribution, unit: int) -> dict[str, float | None]:
+    numbers = {
+        "mean": spread.mean,
+        "p50": spread.p50,
+        "p90": spread.p90,
+        "p95": spread.p95,
+        "p99": spread.p99,
+        "max": spread.max,
+    }
+    return {name: None if value is None else round(value / unit, 6) for name, value in numbers.items()}

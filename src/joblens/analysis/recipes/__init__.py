@@ -1,0 +1,1 @@
+"""Snapshots, partition sizes and statistics of recipes."""

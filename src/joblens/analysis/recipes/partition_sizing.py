@@ -1,0 +1,258 @@
+"""How large partitions should be and how many workers should work on them, each choice with its reason."""
+
+import math
+
+from msgspec import Struct
+
+from joblens.model.recipes.recipe import DEFAULT_TARGET_MB, PartitionSettings
+from joblens.model.recipes.resources import ClusterResources, DataCharacteristics, LocalResources, Modality
+from joblens.model.values.units import MIB, format_bytes
+
+# What is not worth a partition of its own: starting one costs as much as working through this much.
+SMALLEST_SPLIT_BYTES = 2 * MIB
+# Below this partitions are not made smaller to save memory; workers are taken away instead.
+SMALLEST_BY_MEMORY_BYTES = 4 * MIB
+LEAST_BYTES = 64 * 1024
+IN_MEMORY = 2  # times as large as in files: rows are there as they were read, and their text beside that
+PARTITIONS_A_WORKER = 2  # so that one slow partition does not leave the other workers without work
+SHARE_OF_FREE_MEMORY = 0.5
+UNKNOWN_FREE_BYTES = 1024 * MIB
+FEW_CORES = 4  # up to here all of them work; of more a quarter is left to the rest of the machine
+
+
+class OperatorMemory(Struct, frozen=True, kw_only=True):
+    """What a worker needs: a base, and so many bytes for each byte of its partition."""
+
+    base_bytes: int
+    per_byte: float
+    source: str  # where these numbers are from, for the reasons
+
+    def needed_bytes(self, partition_bytes: float) -> int:
+        return int(self.base_bytes + self.per_byte * partition_bytes)
+
+    def largest_partition_bytes(self, share_bytes: float) -> int:
+        return int(max(0.0, share_bytes - self.base_bytes) / self.per_byte)
+
+
+# Interpreter and libraries; then the lines as they were read, the text beside them, its changed copy, and
+# what an operator computes of it meanwhile.
+ASSUMED_MEMORY = OperatorMemory(
+    base_bytes=80 * MIB, per_byte=6.0, source="assumed: no earlier run to learn from"
+)
+
+
+class SizingInput(Struct, frozen=True, kw_only=True):
+    settings: PartitionSettings = PartitionSettings()
+    is_automatic: bool = False
+    np: int = 4
+    is_np_given: bool = False
+    total_bytes: int
+    cores: int
+    free_bytes: int | None = None
+    budget_bytes: int | None = None  # as the recipe says it
+    memory: OperatorMemory = ASSUMED_MEMORY
+    most_rows: int | None = None  # of a partition, where rows are more work than their bytes tell
+    skew: float = 0.0
+    row_bytes: float = 0.0  # on average; 0: not known
+
+
+class Sizing(Struct, frozen=True, kw_only=True):
+    target_bytes: int  # of a partition
+    workers: int
+    budget_bytes: int  # of memory, for all workers together
+    at_least: int  # partitions
+    rows_per_partition: int | None = None  # None: only bytes count
+    exactly: int | None = None  # partitions, where the recipe says how many and so many have room
+    modality: str = "text"
+    reasons: tuple[str, ...] = ()
+
+
+def choose_sizing(given: SizingInput) -> Sizing:
+    reasons: list[str] = []
+    budget = _budget(given, reasons)
+    workers = _workers(given, budget, reasons)
+    largest = max(LEAST_BYTES, given.memory.largest_partition_bytes(budget // workers))
+    exactly: int | None = None
+    if given.settings.size and not given.is_automatic:
+        rows: int | None = _rows_as_written(given, given.settings.size, largest, reasons)
+        target = min(largest, _file_bytes(DEFAULT_TARGET_MB))
+        at_least = 1
+    else:
+        target = _within_memory(given, _target(given, reasons), largest, budget // workers, reasons)
+        rows = _most_rows(given, reasons)
+        at_least = _at_least(given, workers)
+        number = None if given.is_automatic else given.settings.num_of_partitions
+        if number and target * number >= given.total_bytes:
+            exactly = number
+        expected = max(at_least, math.ceil(given.total_bytes / target))
+        if rows is None and expected < workers:
+            reasons.append(f"{_workers_word(expected)}: there is no more to do at once")
+            workers = expected
+    return Sizing(
+        target_bytes=target,
+        workers=workers,
+        budget_bytes=budget,
+        at_least=at_least,
+        rows_per_partition=rows,
+        exactly=exactly,
+        reasons=tuple(reasons),
+    )
+
+
+def optimal_workers(cores: int, partitions: float | None = None) -> int:
+    """Three quarters of many cores, all of few. With fewer partitions than that, one worker each; with more
+    than twice as many, a fifth more, as far as there are cores."""
+    base = cores if cores <= FEW_CORES else max(FEW_CORES, int(cores * 0.75))
+    if partitions is None:
+        return max(1, base)
+    if partitions < base:
+        return max(1, math.ceil(partitions))
+    if partitions > 2 * base:
+        return max(1, min(cores, int(base * 1.2)))
+    return max(1, base)
+
+
+def usable_cores(local: LocalResources, cluster: ClusterResources | None) -> int:
+    return max(1, cluster.available_cpu_cores) if cluster is not None else local.cpu_cores
+
+
+def _budget(given: SizingInput, reasons: list[str]) -> int:
+    if given.budget_bytes is not None:
+        reasons.append(f"memory budget {format_bytes(given.budget_bytes)}: the recipe says so")
+        return given.budget_bytes
+    if given.free_bytes is None:
+        reasons.append(f"memory budget {format_bytes(UNKNOWN_FREE_BYTES)}: free memory is not known")
+        return UNKNOWN_FREE_BYTES
+    budget = int(given.free_bytes * SHARE_OF_FREE_MEMORY)
+    reasons.append(f"memory budget {format_bytes(budget)}: half of {format_bytes(given.free_bytes)} free")
+    return max(1, budget)
+
+
+def _workers(given: SizingInput, budget: int, reasons: list[str]) -> int:
+    if given.is_automatic:
+        partitions = max(1.0, given.total_bytes / SMALLEST_SPLIT_BYTES)
+        workers = optimal_workers(given.cores, min(partitions, 2.0 * given.cores))
+        reasons.append(f"{_workers_word(workers)}: {given.cores} CPUs may be used")
+    else:
+        workers = max(1, given.np)
+        reasons.append(f"{_workers_word(workers)}: np")
+        if not given.is_np_given and given.cores < workers:
+            workers = given.cores
+            reasons[-1] = f"{_workers_word(workers)}: as many CPUs may be used, and np is not written"
+    most = given.settings.max_concurrent_partitions
+    if most is not None and most < workers:
+        workers = max(1, most)
+        reasons.append(f"{_workers_word(workers)}: max_concurrent_partitions")
+    needed = given.memory.needed_bytes(min(SMALLEST_BY_MEMORY_BYTES, given.total_bytes))
+    affordable = max(1, budget // max(1, needed))
+    if budget < given.memory.base_bytes:
+        reasons.append(f"a worker alone needs {format_bytes(given.memory.base_bytes)}: more than the budget")
+    if affordable < workers:
+        workers = affordable
+        reasons.append(
+            f"{_workers_word(workers)}: each needs at least {format_bytes(needed)} of the memory budget"
+        )
+    return workers
+
+
+def _workers_word(count: int) -> str:
+    return f"{count} worker{'' if count == 1 else 's'}"
+
+
+def _target(given: SizingInput, reasons: list[str]) -> int:
+    settings = given.settings
+    number = None if given.is_automatic else settings.num_of_partitions
+    if number:
+        reasons.append(f"{number} partitions: num_of_partitions")
+        return max(1, math.ceil(given.total_bytes / number))
+    megabytes = settings.target_size_mb or DEFAULT_TARGET_MB
+    why = "target_size_mb" if settings.target_size_mb else "the default"
+    if settings.max_size_mb and settings.max_size_mb < megabytes:
+        megabytes, why = settings.max_size_mb, "max_size_mb"
+    reasons.append(
+        f"partitions of {megabytes:g} MiB in memory, {megabytes / IN_MEMORY:g} MiB of the files: {why}"
+    )
+    if given.is_automatic and given.skew > 0.7:
+        megabytes *= 0.8
+        reasons.append(
+            f"partitions of {megabytes:.3g} MiB in memory: sizes of rows differ, smaller ones even that out"
+        )
+    return max(LEAST_BYTES, _file_bytes(megabytes))
+
+
+def _file_bytes(megabytes: float) -> int:
+    """Of rows that are so large in memory."""
+    return int(megabytes * MIB / IN_MEMORY)
+
+
+def _within_memory(given: SizingInput, target: int, largest: int, share: int, reasons: list[str]) -> int:
+    """Partitions can always be made smaller; what one row needs cannot be known here."""
+    if largest >= min(target, max(1, given.total_bytes)):
+        return target
+    reasons.append(
+        f"partitions of {format_bytes(largest)}: a worker may use {format_bytes(share)} and needs "
+        f"{format_bytes(given.memory.base_bytes)} + {given.memory.per_byte:.1f} times its partition "
+        f"({given.memory.source})"
+    )
+    return largest
+
+
+def _rows_as_written(given: SizingInput, size: int, largest: int, reasons: list[str]) -> int:
+    """Unless so many do not fit into the memory there is, or into the size that the recipe allows."""
+    most_mb = given.settings.max_size_mb
+    most, why = largest, "a worker's share of memory"
+    if most_mb and _file_bytes(most_mb) < largest:
+        most, why = _file_bytes(most_mb), "max_size_mb"
+    if size * given.row_bytes > most:
+        rows = max(1, int(most / given.row_bytes))
+        reasons.append(f"{rows:,} rows a partition: partition.size {size:,} is more than {why} allows")
+        return rows
+    reasons.append(f"{size:,} rows a partition: partition.size")
+    return size
+
+
+def _most_rows(given: SizingInput, reasons: list[str]) -> int | None:
+    if given.most_rows is not None:
+        reasons.append(f"at most {given.most_rows:,} rows a partition: each stands for a file of its own")
+    return given.most_rows
+
+
+def _at_least(given: SizingInput, workers: int) -> int:
+    if not given.is_automatic and given.settings.num_of_partitions:
+        return given.settings.num_of_partitions
+    return max(1, min(PARTITIONS_A_WORKER * workers, given.total_bytes // SMALLEST_SPLIT_BYTES))
+
+
+class ModalityConfig(Struct, frozen=True, kw_only=True):
+    """Rows of a partition: where nothing is known of their size, and at most."""
+
+    default_size: int
+    max_size: int
+
+
+MODALITY_CONFIGS = {
+    Modality.TEXT: ModalityConfig(default_size=10_000, max_size=50_000),
+    Modality.IMAGE: ModalityConfig(default_size=2000, max_size=10_000),
+    Modality.AUDIO: ModalityConfig(default_size=1000, max_size=4000),
+    Modality.VIDEO: ModalityConfig(default_size=400, max_size=2000),
+    Modality.MULTIMODAL: ModalityConfig(default_size=1600, max_size=6000),
+}
+
+
+def rows_for(data: DataCharacteristics, target_mb: float, complexity: float = 1.0) -> int:
+    """Rows that make a partition of that size. A character of text counts as two bytes."""
+    config = MODALITY_CONFIGS[data.primary_modality]
+    if data.primary_modality is Modality.TEXT:
+        row_mb, least = data.avg_text_length * 2 / MIB, 100
+    else:
+        row_mb, least = data.memory_per_sample_mb, 10
+    if row_mb <= 0:
+        return config.default_size
+    return max(least, min(int(target_mb / (row_mb * complexity)), config.max_size))
+
+
+def most_rows(data: DataCharacteristics) -> int | None:
+    """Where a row names files, its own bytes say nothing about the work it is."""
+    if data.primary_modality is Modality.TEXT or not data.sample_size_analyzed:
+        return None
+    return rows_for(data, DEFAULT_TARGET_MB)

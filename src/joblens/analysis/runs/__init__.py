@@ -1,0 +1,1 @@
+"""Numbers of whole runs and workflows."""

@@ -1,0 +1,1 @@
+"""Resource requests from what was measured: right-sizing, utilization, advice."""

@@ -1,0 +1,185 @@
+"""What jobs used against what was written that they need.
+
+Memory is the peak of what cannot be reclaimed, CPU the highest rate between two samples (the exact average
+where that is higher, or all there is), runtime the job's own time. A limit that was hit is a violation even
+where the number stays just below it: under enforcement it cannot rise further."""
+
+import enum
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from joblens.analysis.formats.history import returncode_of
+from joblens.analysis.numbers.outcome_numbers import (
+    is_out_of_memory,
+    is_throttled,
+    node_count,
+    peak_cpu_percent,
+)
+from joblens.model.jobs.job import Outcome, Record, Status
+
+_KILLED = 137
+_ONE_CORE = 100.0  # percent
+_EARLY, _LATE = 0.8, 0.9  # shares of the time limit
+TIMEOUT_CODES = (124, 152)
+
+
+class Resource(enum.StrEnum):
+    MEMORY = "Memory"  # bytes
+    CPU = "CPU"  # percent of one core
+    RUNTIME = "Runtime"  # seconds
+
+
+class LimitHit(enum.StrEnum):
+    NONE = ""
+    OUT_OF_MEMORY = "out of memory"
+    THROTTLED = "throttled"
+    TIMED_OUT = "timed out"
+
+
+class Utilization(Struct, frozen=True, kw_only=True):
+    """One resource of one attempt."""
+
+    record: Record
+    resource: Resource
+    specified: float
+    peak: float | None  # None: not known, and a limit was hit
+    is_least: bool = False  # `peak` may have been more
+    hit: LimitHit = LimitHit.NONE
+
+    @property
+    def over_percent(self) -> float | None:
+        return None if self.peak is None else (self.peak / self.specified - 1) * 100
+
+    def is_violation(self, min_over_percent: float) -> bool:
+        over = self.over_percent
+        return bool(self.hit) or (over is not None and over > 0 and over >= min_over_percent)
+
+    @property
+    def is_far_below(self) -> bool:
+        """It asked for more than twice what it used. A time limit is meant to lie above."""
+        if self.peak is None or self.is_least or self.resource is Resource.RUNTIME:
+            return False
+        one_core_less = self.specified - self.peak >= _ONE_CORE or self.resource is not Resource.CPU
+        return one_core_less and self.peak < self.specified / 2
+
+
+class LikelyCause(Struct, frozen=True, kw_only=True):
+    """Of a failure whose reason is not certain. The last two are shares of what was specified."""
+
+    record: Record
+    return_code: int | None
+    likely_oom: bool
+    likely_timeout: bool
+    memory_share: float | None = None
+    runtime_share: float | None = None
+
+
+class UtilizationReport(Struct, frozen=True, kw_only=True):
+    total_results: int
+    violations: tuple[Utilization, ...]
+    within: tuple[Utilization, ...]
+    failures: tuple[LikelyCause, ...]
+    gpu_memory: tuple[Record, ...] | None = None  # attempts that used a GPU; None: of none it is known
+
+    @property
+    def over_asking(self) -> int:
+        """Jobs that asked for far more than they used."""
+        return len({item.record.job.name for item in self.within if item.is_far_below})
+
+
+def check_utilization(
+    records: Iterable[Record], *, include_failed: bool = False, min_over_percent: float = 1.0
+) -> UtilizationReport:
+    """Attempts that have not ended are left out. Of failed ones only the limits they hit count, unless
+    `include_failed`."""
+    total = 0
+    violations: list[Utilization] = []
+    within: list[Utilization] = []
+    failures: list[LikelyCause] = []
+    looked_at: list[Record] = []
+    for record in records:
+        if record.outcome is None:
+            continue
+        total += 1
+        if record.outcome.usage.gpu_memory_peak_bytes is not None:
+            looked_at.append(record)
+        is_failed = record.status is not Status.SUCCESS
+        for item in utilizations(record, record.outcome):
+            if item.is_violation(min_over_percent) and (item.hit or include_failed or not is_failed):
+                violations.append(item)
+            elif include_failed or not is_failed:
+                within.append(item)
+        if is_failed:
+            failures += likely_causes(record, record.outcome)
+    return UtilizationReport(
+        total_results=total,
+        violations=tuple(violations),
+        within=tuple(within),
+        failures=tuple(failures),
+        gpu_memory=tuple(record for record in looked_at if gpu_memory_peak(record)) if looked_at else None,
+    )
+
+
+def gpu_memory_peak(record: Record) -> int:
+    """A spec has no key for how much is asked for, so it is told and compared with nothing."""
+    return 0 if record.outcome is None else record.outcome.usage.gpu_memory_peak_bytes or 0
+
+
+def utilizations(record: Record, outcome: Outcome) -> Iterator[Utilization]:
+    """Of what has a requirement; what is neither known nor was hit is left out."""
+    needs, usage = record.job.requirements, outcome.usage
+    if needs.memory_bytes:
+        yield from _known(
+            record,
+            Resource.MEMORY,
+            needs.memory_bytes,
+            usage.memory_peak_bytes,
+            LimitHit.OUT_OF_MEMORY if is_out_of_memory(outcome) else LimitHit.NONE,
+            is_least="memory_peak_bytes" in usage.lower_bounds,
+        )
+    if needs.cpus:
+        hit = LimitHit.THROTTLED if is_throttled(outcome) else LimitHit.NONE
+        peak = peak_cpu_percent(outcome)
+        on_each = None if peak is None else peak / node_count(record)
+        yield from _known(record, Resource.CPU, needs.cpus * 100, on_each, hit)
+    if needs.timeout_s:
+        hit = LimitHit.TIMED_OUT if outcome.status is Status.TIMEOUT else LimitHit.NONE
+        yield from _known(record, Resource.RUNTIME, needs.timeout_s, outcome.duration_s, hit)
+
+
+def _known(
+    record: Record,
+    resource: Resource,
+    specified: float,
+    peak: float | None,
+    hit: LimitHit,
+    *,
+    is_least: bool = False,
+) -> Iterator[Utilization]:
+    if peak is not None or hit:
+        yield Utilization(
+            record=record, resource=resource, specified=specified, peak=peak, is_least=is_least, hit=hit
+        )
+
+
+def likely_causes(record: Record, outcome: Outcome) -> Iterator[LikelyCause]:
+    """For a failure that no limit of ours explains: killed early points at memory, late at time."""
+    if is_out_of_memory(outcome) or outcome.status in (Status.TIMEOUT, Status.CANCELLED):
+        return
+    needs, code = record.job.requirements, returncode_of(outcome)
+    peak = outcome.usage.memory_peak_bytes
+    memory = peak / needs.memory_bytes if peak is not None and needs.memory_bytes else None
+    runtime = outcome.duration_s / needs.timeout_s if needs.timeout_s else None
+    is_early = runtime is None or runtime < _EARLY
+    likely_oom = (memory is not None and memory > 1) or (code == _KILLED and is_early)
+    likely_timeout = (runtime is not None and runtime > _LATE) or code in TIMEOUT_CODES
+    if likely_oom or likely_timeout:
+        yield LikelyCause(
+            record=record,
+            return_code=code,
+            likely_oom=likely_oom,
+            likely_timeout=likely_timeout,
+            memory_share=memory,
+            runtime_share=runtime,
+        )

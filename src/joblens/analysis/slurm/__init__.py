@@ -1,0 +1,1 @@
+"""Slurm's text and accounting, read and turned into records and efficiency."""

@@ -1,0 +1,1 @@
+"""Benchmarks: commands against each other, and those of tools."""

@@ -1,0 +1,121 @@
+"""Results of benchmarks on disk: one JSON file each, private to whoever ran it."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from joblens.analysis.comparing.bench_numbers import COMMANDS, FORMAT, TOOL, Document
+from joblens.app.wiring.drivers import store_name
+from joblens.app.wiring.paths import store_home
+from joblens.files.private import make_private_folder
+from joblens.model.errors import BenchmarkError
+from joblens.model.settings import Settings
+from joblens.model.values.json_text import decode_json
+
+LATEST = "latest"
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
+_NEEDED = {
+    COMMANDS: ("variants", "comparisons", "baseline"),
+    TOOL: ("tool", "device", "runs", "metrics", "command"),
+}
+
+
+def default_results_dir(settings: Settings) -> str:
+    """Beside the logs of jobs."""
+    return os.path.join(store_home(store_name(settings)), "benchmarks")
+
+
+def new_id(title: str, created_time: str) -> str:
+    """Readable, sorts by time below the same title, and no two are the same."""
+    when = created_time.partition(".")[0].replace("-", "").replace(":", "").replace("T", "-")
+    return f"{_UNSAFE.sub('-', title)[:40].strip('-.') or 'bench'}-{when}-{os.urandom(2).hex()}"
+
+
+def save(document: Mapping[str, Any], folder: str, name: str = "") -> str:
+    """-> its path. All or nothing; a file that is there is replaced only when it was named."""
+    path = os.path.join(folder, name or f"{document['id']}.json")
+    part = f"{path}.{os.urandom(4).hex()}.part"
+    try:
+        make_private_folder(os.path.dirname(os.path.abspath(path)))
+        with open(part, "xb", opener=lambda at, flags: os.open(at, flags, 0o600)) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+        os.replace(part, path)
+    except OSError as error:
+        if os.path.lexists(part):
+            os.unlink(part)
+        raise BenchmarkError(f"{path}: the result could not be written: {error.strerror}") from error
+    return path
+
+
+def load_file(path: str) -> Document:
+    try:
+        with open(path, "rb") as file:
+            document = decode_json(file.read())
+    except OSError as error:
+        raise BenchmarkError(f"{path}: cannot be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise BenchmarkError(f"{path}: not the result of a benchmark: {error}") from error
+    wrong = _what_is_wrong(document)
+    if wrong:
+        raise BenchmarkError(f"{path}: not the result of a benchmark: {wrong}")
+    return dict(document)
+
+
+def load_all(folder: str) -> tuple[list[Document], list[str]]:
+    """-> (oldest first, what could not be read)."""
+    found, problems = [], []
+    for name in _names(folder):
+        try:
+            found.append(load_file(os.path.join(folder, name)))
+        except BenchmarkError as error:
+            problems.append(str(error))
+    return sorted(found, key=lambda document: (document["created_time"], document["id"])), problems
+
+
+def find(folder: str, word: str) -> Document:
+    """By path, by id or a part of it that only one has; 'latest' is the newest."""
+    if word.endswith(".json") and os.path.exists(word):
+        return load_file(word)
+    names = [name.removesuffix(".json") for name in _names(folder)]
+    if word == LATEST:
+        documents, problems = load_all(folder)
+        if documents:
+            return documents[-1]
+        raise BenchmarkError(problems[0] if problems else f"there are no results in {folder}")
+    matching = [word] if word in names else [name for name in names if word in name]
+    if len(matching) == 1:
+        return load_file(os.path.join(folder, f"{matching[0]}.json"))
+    if matching:
+        raise BenchmarkError(f"'{word}' may be any of {_some(matching)}", hint="give more of it")
+    raise BenchmarkError(
+        f"there is no result '{word}' in {folder}", hint="joblens bench list shows what there is"
+    )
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise BenchmarkError(f"{folder}: cannot be read: {error.strerror}") from error
+
+
+def _what_is_wrong(document: Any) -> str:
+    if not isinstance(document, dict) or "kind" not in document:
+        return "it has no 'kind'"
+    if document.get("format", 0) > FORMAT:
+        return f"format {document['format']} was written by a newer joblens"
+    needed = _NEEDED.get(document["kind"])
+    if needed is None:
+        return f"kind '{document['kind']}' is not known"
+    lacking = [key for key in ("id", "created_time", "system_info", *needed) if key not in document]
+    return f"{', '.join(lacking)} missing" if lacking else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

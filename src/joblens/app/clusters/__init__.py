@@ -1,0 +1,1 @@
+"""Slurm and Ray as engines of runs; workers that a cluster starts."""

@@ -1,0 +1,1 @@
+"""RO-Crates of jobs and runs."""

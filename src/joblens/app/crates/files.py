@@ -1,0 +1,172 @@
+"""Files of jobs on their way into a crate: which are still what the record says, which are taken along."""
+
+import hashlib
+import os
+from stat import S_ISREG
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.analysis.crates.graph import percent_encoded
+from joblens.model.crate import CrateFile
+from joblens.model.jobs.run_link import FileStamp
+from joblens.probes.provenance.file_names import as_text, remembered_path
+
+_PIECE = 1 << 20
+_MOST_HASHED = 4 << 30  # beyond, size and time have to do
+_SHA256 = 64  # characters; older records have shorter digests
+
+
+class Copy(Struct, frozen=True):
+    """A file to be taken along, and what it was when it was looked at."""
+
+    source: str
+    place: str
+    sha256: str
+
+
+class CrateFiles:
+    """Every file once, by its path and content: one that was made again in between is told of as two."""
+
+    def __init__(self, *, host: str, most_bytes: int | None) -> None:
+        """`most_bytes`: of a file that is taken along; None: none is."""
+        self._host = host
+        self._most_bytes = most_bytes
+        self._found: dict[tuple[str, str], CrateFile] = {}
+        self._taken: dict[str, str] = {}  # URI -> content
+        self._places: dict[str, str] = {}  # in the crate -> path
+        self.copies: list[Copy] = []
+        self.changed: list[str] = []  # not any more what a job read or made
+        self.large: list[str] = []  # wanted, and larger than what is taken along
+
+    def add(self, stamp: FileStamp, cwd: str, host: str, sha256: str = "") -> CrateFile | None:
+        """None: it was not there. `host`: where the job ran, whose files these are."""
+        path = os.path.normpath(remembered_path(stamp.path, cwd))
+        sha256 = sha256 or (stamp.digest if stamp.digest and len(stamp.digest) == _SHA256 else "")
+        if stamp.size is None and stamp.mtime_ns is None:
+            return None
+        key = path, stamp.digest or sha256 or _looks(stamp)
+        if key not in self._found:
+            self._found[key] = self._looked_at(stamp, path, cwd, host, sha256)
+        return self._found[key]
+
+    def add_as_it_is(self, name: str, cwd: str, not_after_us: int) -> CrateFile | None:
+        """A file that no record has a stamp of. None: it is not there, or was changed later."""
+        path = os.path.normpath(os.path.join(cwd, name))
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        if found.st_mtime_ns // 1000 > not_after_us:
+            return None
+        return self.add(FileStamp(name, found.st_size, found.st_mtime_ns), cwd, self._host)
+
+    def _looked_at(self, stamp: FileStamp, path: str, cwd: str, host: str, sha256: str) -> CrateFile:
+        file = CrateFile(
+            id=self._free_id(f"file://{percent_encoded(host)}{percent_encoded(path)}", path, stamp),
+            name=stamp.path,
+            bytes=stamp.size,
+            sha256=sha256,
+            digest="" if sha256 else stamp.digest or "",
+            modified_at_us=None if stamp.mtime_ns is None else stamp.mtime_ns // 1000,
+            kind=_kind(path),
+        )
+        is_here = host == self._host
+        if stamp.files is not None:
+            return replace(
+                file,
+                id=f"{file.id}/",
+                is_folder=True,
+                files=stamp.files,
+                hash_mode=stamp.hash_mode,
+            )
+        if stamp.size is None or (is_here and os.path.isdir(path)):
+            return replace(file, id=f"{file.id}/", is_folder=True, bytes=None, digest="")
+        if not is_here:
+            return file
+        if not self._is_unchanged(path, stamp, sha256):
+            self.changed.append(as_text(path))
+            return file
+        file = replace(file, sha256=sha256 or sha256_of(path) or "")
+        return self._taken_along(file, path, cwd)
+
+    def _taken_along(self, file: CrateFile, path: str, cwd: str) -> CrateFile:
+        if self._most_bytes is None or not file.sha256 or file.bytes is None:
+            return file
+        if file.bytes > self._most_bytes:
+            self.large.append(as_text(path))
+            return file
+        inside = as_text(os.path.relpath(path, cwd)) if cwd else ""
+        elsewhere = f"elsewhere{as_text(path)}"
+        place = f"files/{inside}" if inside and not inside.startswith("..") else elsewhere
+        if self._places.setdefault(place, path) != path:  # of two jobs with a working directory each
+            place = elsewhere
+        self.copies.append(Copy(path, place, file.sha256))
+        return replace(file, id=percent_encoded(place), is_inside=True)
+
+    def _free_id(self, ident: str, path: str, stamp: FileStamp) -> str:
+        """A second content of the same path has a mark at its end."""
+        content = stamp.digest or _looks(stamp)
+        taken_by = self._taken.setdefault(ident, content)
+        return ident if taken_by == content else f"{ident}#{content[:16]}"
+
+    def _is_unchanged(self, path: str, stamp: FileStamp, sha256: str) -> bool:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return False
+        if not S_ISREG(found.st_mode) or found.st_size != stamp.size:
+            return False
+        if found.st_mtime_ns == stamp.mtime_ns:
+            return True
+        if sha256:
+            return sha256_of(path) == sha256
+        return stamp.digest is not None and _older_digest(path) == stamp.digest
+
+
+def _looks(stamp: FileStamp) -> str:
+    """What stands for its content where nobody read it; a folder is one, whatever was put into it."""
+    return "folder" if stamp.size is None else f"{stamp.size}-{stamp.mtime_ns}"
+
+
+def sha256_of(path: str) -> str | None:
+    """None: not readable, or too large."""
+    return _digest(path, hashlib.sha256())
+
+
+def _older_digest(path: str) -> str | None:
+    return _digest(path, hashlib.blake2b(digest_size=16))
+
+
+def _digest(path: str, digest: Any) -> str | None:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size > _MOST_HASHED:
+                return None
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+    except OSError:
+        return None
+    return str(digest.hexdigest())
+
+
+def bytes_file(place: str, content: bytes, description: str, kind: str) -> CrateFile:
+    """One that is made for the crate."""
+    return CrateFile(
+        id=percent_encoded(place),
+        name=place.rsplit("/", 1)[-1],
+        bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        description=description,
+        kind=kind,
+        is_inside=True,
+    )
+
+
+def _kind(path: str) -> str:
+    import mimetypes
+
+    if path.endswith((".yaml", ".yml")):
+        return "application/yaml"
+    return mimetypes.guess_type(path)[0] or "application/octet-stream"

@@ -1,0 +1,1 @@
+"""Diagnosis of this machine, its store, queue and clusters."""

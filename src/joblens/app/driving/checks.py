@@ -1,0 +1,197 @@
+"""Checks before a run exists: one order for run, run-jobs, rerun, map, submit and resume, and for dry runs.
+
+Nothing is written before all of them have passed, so no run is left that could never begin."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from joblens.agent.launcher.enclosing_job import is_inside_a_job
+from joblens.app.driving.engine_capacity import EngineCapacity, open_engine
+from joblens.app.runs.records import create_run, jobs_to_run
+from joblens.app.runs.refusals import refuse_driven, refuse_other_engine, refuse_unfinished_base
+from joblens.app.runs.reruns import Again
+from joblens.app.wiring.drivers import Warn, open_store_directly
+from joblens.app.workflows.loading import LoadedSpec
+from joblens.files.private import make_private_folder
+from joblens.model.errors import InputError, PlanError, SupervisorError
+from joblens.model.runs.plan import Plan
+from joblens.model.runs.run import Run, RunOptions, Workflow
+from joblens.model.settings import Settings
+from joblens.plan.slurm.srun_signal import srun_signal
+from joblens.ports.store import Store
+
+_SHOWN = 20
+
+
+class RunRequest(Struct, frozen=True, kw_only=True):
+    """A run that is asked for. `again`: it repeats these jobs of an earlier run, which keeps its outcomes.
+    `resumed`: the run that is resumed; `left`: its jobs that have not ended."""
+
+    loaded: LoadedSpec
+    options: RunOptions
+    again: Again | None = None
+    base: Run | None = None  # its jobs must have ended: they would run beside themselves
+    resumed: Run | None = None
+    left: tuple[int, ...] | None = None
+    detach: bool = False
+
+    @property
+    def plan(self) -> Plan:
+        return self.loaded.plan
+
+
+class CheckedRun(Struct, frozen=True):
+    """`places`: indexes of the jobs that the run starts."""
+
+    request: RunRequest
+    places: frozenset[int]
+    engine: EngineCapacity
+
+
+@contextmanager
+def checked_run(
+    request: RunRequest, settings: Settings, config: str | None, store: Store | None, warn: Warn
+) -> Iterator[CheckedRun]:
+    """The engine is open within it. `store`: None where there is none yet. Raises InputError (PlanError,
+    RunIsDriven) for what cannot work, PlacingError for a cluster that does not answer."""
+    options, plan = request.options, request.plan
+    if request.detach:
+        refuse_inside_a_job()
+    if store is not None:
+        _refuse_busy(request, store, settings)
+    check_folders(options)
+    srun_signal(plan.execution)
+    again = request.left if request.again is None else request.again.places
+    places = jobs_to_run(plan, options, again)
+    engine = open_engine(plan, options, settings, config, warn)
+    try:
+        engine.check(places)
+        _check_inputs(plan, options.cwd, places)
+        yield CheckedRun(request, places, engine)
+    finally:
+        engine.close()
+
+
+def start_request(
+    request: RunRequest,
+    workflow: Workflow | str,
+    settings: Settings,
+    config: str | None,
+    store: Store | None,
+    warn: Warn,
+) -> Run:
+    """Checks, and creates the run. `workflow`: or the file that it is created from."""
+    check_request(request, settings, config, store)
+    again = request.again
+    direct = open_store_directly(settings, warn)
+    try:
+        return create_run(
+            direct,
+            workflow,
+            request.loaded,
+            request.options,
+            settings,
+            base=again.base if again is not None else None,
+            again=again.places if again is not None else None,
+            kept_from=again.kept_from if again is not None else {},
+            spawned=again.spawned if again is not None else (),
+        )
+    finally:
+        direct.close()
+
+
+def check_request(request: RunRequest, settings: Settings, config: str | None, store: Store | None) -> None:
+    """Checks, and makes the folder for the output of jobs. Warnings come when the run is driven."""
+    with checked_run(request, settings, config, store, lambda _text: None):
+        pass
+    try:
+        make_private_folder(_output_folder(request.options))
+    except OSError as error:
+        raise _unusable(request.options, f"cannot be made: {error.strerror}") from error
+
+
+def _refuse_busy(request: RunRequest, store: Store, settings: Settings) -> None:
+    if request.resumed is not None:
+        refuse_driven(request.resumed, settings)
+        refuse_other_engine(request.resumed, request.options, store)
+    base = request.again.base if request.again is not None else request.base
+    if base is not None:
+        refuse_unfinished_base(base, store, settings)
+
+
+# ---- folders --------------------------------------------------------------------------------------------
+
+
+def _output_folder(options: RunOptions) -> str:
+    return os.path.normpath(os.path.join(options.cwd, options.output_dir, "job_output"))
+
+
+def check_folders(options: RunOptions) -> None:
+    """Raises InputError where the run has no directory, or no folder for output can be made."""
+    if not os.path.isdir(options.cwd or "."):
+        raise InputError(f"the directory of the run, {options.cwd}, is not there")
+    folder = _output_folder(options)
+    above = os.path.abspath(folder)
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+    if not os.path.isdir(above):
+        raise _unusable(options, f"cannot be made: {os.strerror(errno.ENOTDIR)}")
+    if not os.access(above, os.W_OK | os.X_OK):
+        is_there = above == os.path.abspath(folder)
+        raise _unusable(
+            options, "cannot be written" if is_there else f"cannot be made: {os.strerror(errno.EACCES)}"
+        )
+
+
+def _unusable(options: RunOptions, what: str) -> InputError:
+    return InputError(
+        f"-o {options.output_dir}: {what}",
+        hint="what jobs print goes there; name a folder that can be written with -o DIR",
+    )
+
+
+# ---- jobs and other processes ---------------------------------------------------------------------------
+
+
+def refuse_inside_a_job() -> None:
+    if is_inside_a_job():
+        raise SupervisorError(
+            "this command runs inside a job, and a run in the background would end with that job",
+            hint="run it in front, or from outside of the job",
+        )
+
+
+# ---- inputs ---------------------------------------------------------------------------------------------
+
+
+def _check_inputs(plan: Plan, cwd: str, places: frozenset[int]) -> None:
+    made = {place for index in places for place in plan.jobs[index].output_files}
+    files: dict[str, int] = {}
+    datasets: dict[str, int] = {}
+    for index in sorted(places):
+        for place in plan.jobs[index].input_files:
+            if plan.files[place].producer not in places and place not in made:
+                files.setdefault(plan.files[place].path, index)
+        for place in plan.jobs[index].input_datasets:
+            if places.isdisjoint(plan.datasets[place].producers):
+                datasets.setdefault(plan.datasets[place].path, index)
+    missing = [
+        [
+            f"{path}, which {plan.jobs[index].name} reads"
+            for path, index in wanted.items()
+            if not os.path.exists(os.path.join(cwd, path))
+        ]
+        for wanted in (files, datasets)
+    ]
+    if any(missing):
+        kinds = [kind for kind, paths in zip(("files", "datasets"), missing, strict=True) if paths]
+        paths = [*missing[0], *missing[1]]
+        more = [f"and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else []
+        raise PlanError(
+            f"input {' and '.join(kinds)} are missing:\n  " + "\n  ".join([*paths[:_SHOWN], *more]),
+            hint=f"paths are looked for from {cwd or os.getcwd()}",
+        )

@@ -1,0 +1,108 @@
+"""Drives a run in a process of its own: `python -m joblens.app.driving.detaching --store PATH RUN`.
+
+It is started as the supervisor is: the process that the caller waits for ends once its child, which drives
+the run, has begun. What that one has to say goes to a file beside the store's other work in progress."""
+
+import os
+import sys
+from collections.abc import Callable
+
+import msgspec
+
+from joblens.agent.runs.signals import heed_no_nudge
+from joblens.agent.runtime.locks import RunLock
+from joblens.app.driving.checks import refuse_inside_a_job
+from joblens.app.jobs.supervisor import log
+from joblens.app.queue.notifiers import settings_of_run
+from joblens.app.runs.refusals import driven_by_another
+from joblens.app.wiring.background_process import service_arguments, settings_of, stand_on_its_own
+from joblens.app.wiring.child_store import store_arguments, store_environment
+from joblens.app.wiring.detached_process import start_detached_process, warn_of_logout
+from joblens.app.wiring.drivers import open_store_directly, store_name
+from joblens.app.wiring.owning import OwnLog
+from joblens.app.wiring.paths import spool_dir
+from joblens.model.errors import JoblensError
+from joblens.model.runs.run import Run, RunOptions
+from joblens.model.settings import Settings
+from joblens.views.text.standard_streams import guard_standard_error
+
+_BROKER_FROM_PARENT = "JOBLENS_QUEUE_BROKER_FROM_PARENT"
+
+
+def run_log(settings: Settings, run: Run) -> str:
+    return os.path.join(spool_dir(store_name(settings)), f"run-{run.uuid}.log")
+
+
+def detach_run(
+    run: Run,
+    settings: Settings,
+    config: str | None,
+    notify: str | None = None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Returns when it is under way."""
+    refuse_inside_a_job()
+    settings = settings_of_run(settings, run.options)
+    path = run_log(settings, run)
+    argv = ["-m", "joblens.app.driving.detaching", *store_arguments(settings)]
+    # Without parameters: what a process was started with is for all to read, and they may be secret.
+    argv += ["--options", msgspec.json.encode(msgspec.structs.replace(run.options, parameters={})).decode()]
+    if config:
+        argv += ["--config", os.path.abspath(config)]
+    if notify:
+        argv += ["--notify", notify]
+    env = store_environment(settings)
+    if settings.queue.broker:
+        env[_BROKER_FROM_PARENT] = settings.queue.broker  # its password is for nobody to read
+    env["JOBLENS_QUEUE_RETRY_LOST"] = settings.queue.retry_lost.value
+    what, hint = "the background driver of the run", f"its log is {path}"
+    start_detached_process([*argv, run.uuid], path, what, hint, env)
+    warn_of_logout(RunLock(spool_dir(store_name(settings)), run.uuid), "this run", warn)
+
+
+def main() -> None:
+    from joblens.app.driving.driving import drive
+    from joblens.app.driving.notice import notify_run
+    from joblens.app.runs.kept_specs import whole_run
+    from joblens.app.workflows.loading import plan_of_run
+
+    parser = service_arguments("run")
+    parser.add_argument("--options", required=True)
+    parser.add_argument("--notify")
+    parser.add_argument("run")
+    options = parser.parse_args()
+    guard_standard_error()
+    try:
+        broker = os.environ.pop(_BROKER_FROM_PARENT, None)  # jobs do not get it
+        settings = settings_of(options)
+        settings = msgspec.structs.replace(
+            settings, queue=msgspec.structs.replace(settings.queue, broker=broker)
+        )
+        own_log = OwnLog(settings.logs, lambda text, level: log(f"{level}: {text}"))
+        store = open_store_directly(settings, own_log.warn)
+        run = whole_run(store.find_run(options.run), store, settings)
+        store.close()
+        asked = msgspec.json.decode(options.options, type=RunOptions)
+        asked = msgspec.structs.replace(asked, parameters=run.options.parameters)
+        run = msgspec.structs.replace(run, options=asked)
+        plan = plan_of_run(run)
+        lock = RunLock(spool_dir(store_name(settings)), run.uuid)
+        is_there = stand_on_its_own()
+        heed_no_nudge()
+        # Taken here, not by the parent: a lock belongs to the process.
+        if not lock.take():
+            raise driven_by_another(run, lock)
+        is_there()
+        driven = drive(run, plan, settings, log=own_log, lock=lock, config=options.config)
+        log(f"run {run.uuid} {driven.status} in {driven.wall_s:.1f} s")
+        if options.notify:
+            store = open_store_directly(settings, own_log.warn)
+            notify_run(store, driven, options.notify, own_log.warn)
+            store.close()
+    except (JoblensError, OSError) as error:
+        log(f"ended: {error}")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

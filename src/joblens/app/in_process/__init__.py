@@ -1,0 +1,1 @@
+"""JobMonitor, ResourceProfiler and @measured: monitoring from inside a Python program."""

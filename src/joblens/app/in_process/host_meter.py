@@ -1,0 +1,129 @@
+"""The one meter of the whole process, for everything that measures inside somebody else's Python program, and
+the instruments that look at it. A forked child starts again with nothing of its parent's."""
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from joblens.agent.measuring.window_measurement import Measurement
+from joblens.model.jobs.job import Job
+from joblens.model.jobs.sample import Sample
+
+if TYPE_CHECKING:
+    from joblens.agent.in_process.instruments import WindowInstruments
+    from joblens.agent.instruments.table import Instruments
+
+# What can be told of a process that is not alone in its control group.
+IN_PROCESS_PROBES = ("network", "gpu", "energy", "threads")
+
+
+class HostMeter(Protocol):
+    """`agent.in_process` on Linux, `agent.portable_meter` elsewhere; each takes its own windows only."""
+
+    def begin(
+        self,
+        interval_s: float,
+        on_samples: Callable[[int, tuple[Sample, ...]], None],
+        *,
+        is_whole: bool = False,
+        instruments: "WindowInstruments | None" = None,
+    ) -> Any: ...
+
+    def end(self, window: Any) -> Measurement: ...
+
+    def peek(self, window: Any) -> Measurement: ...
+
+    def is_under_way(self, window: Any) -> bool: ...
+
+    def pids(self) -> list[int]: ...
+
+    def hand_over(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+_meters: list[HostMeter] = []
+_instruments: "list[Instruments]" = []
+_making = threading.Lock()
+
+
+def has_linux() -> bool:
+    return sys.platform.startswith("linux")
+
+
+def shared_meter() -> HostMeter:
+    with _making:
+        if not _meters:
+            meter = _meter_for_this_system()
+            atexit.register(_leave, meter)
+            _meters.append(meter)
+        return _meters[0]
+
+
+def _meter_for_this_system() -> HostMeter:
+    if has_linux():
+        from joblens.agent.in_process.meter import InProcessMeter
+        from joblens.probes.host.machine_load import HostProbe
+
+        return InProcessMeter(HostProbe().read)
+    from joblens.agent.in_process.portable_meter import PortableMeter
+
+    return PortableMeter()
+
+
+def open_instruments(job: Job) -> "WindowInstruments | None":
+    """What `job.probes` names and can be had here."""
+    if not has_linux() or not job.probes:
+        return None
+    meter, instruments = shared_meter(), shared_instruments()
+    with _making:
+        from joblens.agent.in_process.instruments import WindowInstruments
+        from joblens.agent.instruments.table import Watched
+
+        opened = instruments.open(Watched(job=job, main_pid=None, pids=meter.pids))
+    return WindowInstruments(job.uuid, opened)
+
+
+def shared_instruments() -> "Instruments":
+    with _making:
+        if not _instruments:
+            from joblens.agent.instruments.table import Instruments
+
+            _instruments.append(Instruments())
+        return _instruments[0]
+
+
+def _leave(meter: HostMeter) -> None:
+    """What was measured so far is kept, also of measurements that nobody ended."""
+    meter.hand_over()
+    meter.close()
+
+
+# Modules are imported under the lock, and a child that is forked while another thread imports one could never
+# import it: so a fork waits for the lock.
+_FORK_PATIENCE_S = 5.0
+
+
+def _before_fork() -> None:
+    _making.acquire(timeout=_FORK_PATIENCE_S)
+
+
+def _after_fork_in_parent() -> None:
+    with contextlib.suppress(RuntimeError):  # not ours: the wait was given up
+        _making.release()
+
+
+def _after_fork_in_child() -> None:
+    global _making  # noqa: PLW0603  (it may be held by a thread that is not in this process)
+    _making = threading.Lock()
+    _instruments.clear()  # their threads are not in this process
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+    )

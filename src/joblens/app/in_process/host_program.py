@@ -1,0 +1,362 @@
+"""What a monitor keeps inside somebody else's Python program: a connection to its store. A forked child
+starts again with nothing of its parent's."""
+
+import contextlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from joblens.agent.measuring.window_measurement import Measurement
+from joblens.app.in_process.host_meter import has_linux
+from joblens.app.jobs.retention import apply_retention
+from joblens.files.private import make_private_folder
+from joblens.model.errors import ConfigError, InputError, JoblensError, StoreError
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Owner, Record
+from joblens.model.jobs.sample import Sample
+from joblens.model.settings import LogSettings, Settings
+from joblens.model.writes import (
+    DetailsTaken,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    ProvenanceSeen,
+    SamplesTaken,
+    Write,
+)
+from joblens.ports.sink import Sink
+from joblens.ports.store import Store
+from joblens.probes.host.machine_load import HostFacts, process_start_ticks, read_host
+
+T = TypeVar("T")
+
+
+def settings_for(log_dir: str | None) -> Settings:
+    """Those in force, with store, journal and history file in `log_dir` where one is given."""
+    from joblens.app.wiring.settings import load_settings
+
+    settings = load_settings().settings
+    if log_dir is None:
+        return settings
+    return replace(
+        settings,
+        store=replace(
+            settings.store,
+            url=os.path.join(log_dir, "joblens.db"),
+            journal_dir=os.path.join(log_dir, "journal"),
+        ),
+        sinks=replace(
+            settings.sinks,
+            history=replace(settings.sinks.history, path=os.path.join(log_dir, "jobs_history.jsonl")),
+        ),
+    )
+
+
+def _portable_facts() -> HostFacts:
+    from joblens.probes.host.portable_facts import (
+        read_portable_facts,  # imports psutil, where it is installed
+    )
+
+    return read_portable_facts()
+
+
+def private_dir(path: "str | os.PathLike[str]") -> str:
+    """Absolute, because the host program may change its directory; made when missing."""
+    absolute = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    try:
+        make_private_folder(absolute)
+    except OSError as error:
+        raise InputError(
+            f"{absolute}: cannot be used as a log directory: {error.strerror}",
+            hint="give a directory that exists or can be made",
+        ) from error
+    return absolute
+
+
+class HostConnection:
+    """The store behind one monitor, opened at first use. Its failing never disturbs the host program's
+    work: what cannot be written is warned about, once."""
+
+    def __init__(self, log_dir: str | None, warn: Callable[[str], None]) -> None:
+        self._log_dir = log_dir
+        self._warn = warn
+        self._start_anew()
+        _connections.add(self)
+
+    def _start_anew(self) -> None:
+        self._lock = threading.RLock()  # held while the store is used
+        self._gate = (
+            threading.RLock()
+        )  # shut by a fork, which else might never get the lock from busy threads
+        self._users = 0  # nested uses by the thread that holds the lock
+        self._store: Store | None = None
+        self._sinks: list[Sink] = []
+        self._settings: Settings | None = None
+        self._owner: Owner | None = None
+        self._user = ""
+        self._facts: HostFacts | None = None
+        self._has_warned = False
+        self._why_unusable = ""
+        self._ran_in: ProvenanceSeen | None = None
+        self._has_told_surroundings = False
+
+    def settings(self) -> Settings:
+        with self._lock:
+            if self._settings is None:
+                self._settings = settings_for(self._log_dir)
+                self._set_up_log(self._settings.logs)
+            return self._settings
+
+    def _set_up_log(self, logs: LogSettings) -> None:
+        """The program's own logging stays as it is unless the settings ask for something."""
+        if logs == LogSettings():
+            return
+        from joblens.app.wiring.logging_setup import set_up_logging_in_host_program
+
+        try:
+            set_up_logging_in_host_program(logs)
+        except ConfigError as error:
+            self._warn(str(error))
+
+    def host(self) -> HostFacts:
+        with self._lock:
+            if self._facts is None:
+                self._facts = read_host() if has_linux() else _portable_facts()
+            return self._facts
+
+    def owner(self) -> Owner:
+        with self._lock:
+            if self._owner is None:
+                pid = os.getpid()
+                self._owner = Owner(
+                    host=self.host().hostname,
+                    pid=pid,
+                    start_ticks=(process_start_ticks(pid) or 0) if has_linux() else 0,
+                    boot_id=self.host().boot_id,
+                )
+            return self._owner
+
+    def user(self) -> str:
+        # Imported with the lock held, as everything here: a child forked while another thread imports
+        # a module could never import it.
+        with self._lock:
+            if not self._user:
+                self._user = _current_user()
+            return self._user
+
+    def open(self) -> None:
+        """So that the first job's time does not begin with opening the store, and with looking around."""
+        self._try(lambda _: self.ran_in())
+
+    def ran_in(self) -> str:
+        """The digest of what jobs of this program run in; '': nobody looks, or nothing could be read."""
+        with self._lock:
+            if self._ran_in is None:
+                self._ran_in = _surroundings_of_program(self.host(), self.settings())
+            return "" if self._ran_in is None else self._ran_in.digest
+
+    def started(self, record: Record) -> None:
+        attempt = record.attempt
+        assert attempt is not None
+
+        def write(store: Store) -> None:
+            told: list[Write] = [JobQueued(record.job), JobStarted(record.job.uuid, attempt)]
+            if self._ran_in is not None and not self._has_told_surroundings:
+                told.insert(0, self._ran_in)
+            store.apply(told)
+            self._has_told_surroundings = True
+            for sink in self._sinks:
+                sink.job_started(record)
+
+        self._try(write)
+
+    def sampled(
+        self, uuid: str, first: int, samples: tuple[Sample, ...], looked: Sequence[DetailsTaken] = ()
+    ) -> None:
+        def write(store: Store) -> None:
+            store.apply([SamplesTaken(uuid, first, samples), *looked])
+            for sink in self._sinks:
+                sink.samples_taken(uuid, samples)
+                for news in looked:
+                    sink.details_taken(uuid, news.details)
+
+        self._try(write)
+
+    def ended(self, record: Record, measured: Measurement) -> Record:
+        """-> the record as the store has it, with the number it gave, where it can be asked."""
+        uuid, outcome = record.job.uuid, record.outcome
+        samples, details = measured.pending, measured.details
+        assert outcome is not None
+
+        def write(store: Store) -> Record:
+            looked = [] if details == Details() else [DetailsTaken(uuid, details)]
+            taken = SamplesTaken(uuid, measured.first_pending, samples)
+            with self._pending(record):
+                store.apply([taken, *looked, JobEnded(uuid, outcome)])
+                stored = record
+                with contextlib.suppress(JoblensError):
+                    stored = store.find(uuid)
+                for sink in self._sinks:
+                    sink.samples_taken(uuid, samples)
+                    if looked:
+                        sink.details_taken(uuid, details)
+                    sink.jobs_ended([stored])
+            apply_retention(store, self.settings(), outcome.ended_at_us)
+            return stored
+
+        return self._try(write) or record
+
+    @contextlib.contextmanager
+    def _pending(self, record: Record) -> Iterator[None]:
+        """For the next joblens, should this program be killed before the sinks have the end."""
+        if not self._sinks or record.attempt is None or not has_linux():
+            yield
+            return
+        from joblens.agent.runtime.pending_ends import PendingEnds
+        from joblens.app.wiring.drivers import store_name
+        from joblens.app.wiring.paths import spool_dir
+
+        pending = PendingEnds(spool_dir(store_name(self.settings())), record.attempt.owner)
+        with contextlib.closing(pending), pending.around([record.job.uuid]):
+            yield
+
+    def read(self, question: Callable[[Store], T]) -> T:
+        with self._using() as store:
+            return question(store)
+
+    def settle(self) -> None:
+        """Bring jobs whose host program died to their end, before anything is told about jobs."""
+        from joblens.app.queue.recovering import recover_dead_owners
+
+        with contextlib.suppress(JoblensError), self._using() as store:
+            recover_dead_owners(store, self.settings(), warn=self._warn)
+
+    def close(self) -> None:
+        with self._lock:
+            store, self._store = self._store, None
+            sinks, self._sinks = self._sinks, []
+            for sink in sinks:
+                sink.close()
+            if store is not None:
+                store.close()
+
+    def _try(self, action: Callable[[Store], T]) -> T | None:
+        """None when it could not be done."""
+        try:
+            with self._using() as store:
+                return action(store)
+        except (JoblensError, OSError) as error:
+            if not self._has_warned:
+                self._has_warned = True
+                self._warn(f"what a job does could not be written down: {error}")
+            return None
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[Store]:
+        with self._gate:
+            pass
+        with self._lock:
+            if self._why_unusable:
+                raise StoreError(self._why_unusable)
+            if self._store is None:
+                self._store, self._sinks = self._opened()
+            self._users += 1
+            try:
+                yield self._store
+            finally:
+                self._users -= 1
+
+    def _opened(self) -> tuple[Store, list[Sink]]:
+        from joblens.app.wiring.drivers import open_sinks, open_store
+
+        try:
+            return open_store(self.settings(), self._warn), open_sinks(self.settings(), self._warn)
+        except ImportError as error:  # no file locks on this system
+            raise StoreError(f"no store can be kept here: {error}") from error
+
+    # -- around a fork. SQLite keeps the locks of a process in its memory: a child that inherits an open
+    # database believes to hold locks that only its parent has. So nothing may be open while forking.
+
+    def before_fork(self) -> None:
+        self._gate.acquire(timeout=_FORK_PATIENCE_S)
+        if self._lock.acquire(timeout=_FORK_PATIENCE_S) and not self._users:
+            self.close()
+
+    def after_fork_in_parent(self) -> None:
+        for lock in (self._gate, self._lock):
+            with contextlib.suppress(RuntimeError):  # not ours: the wait was given up
+                lock.release()
+
+    def after_fork_in_child(self) -> None:
+        inherited = self._store
+        self._start_anew()
+        if inherited is not None:
+            _never_closed.append(inherited)
+            self._why_unusable = "the program forked while its store was in use: this child cannot use it"
+
+
+def _current_user() -> str:
+    if not has_linux():
+        import getpass
+
+        try:
+            return getpass.getuser()
+        except (OSError, LookupError, ImportError, AttributeError):
+            return ""
+    from joblens.app.wiring.owning import current_user
+
+    return current_user()
+
+
+_FORK_PATIENCE_S = 5.0
+_connections: "weakref.WeakSet[HostConnection]" = weakref.WeakSet()
+_forking = threading.local()  # .held: connections, from just before a fork until just after it
+_never_closed: list[Store] = []
+
+
+def _before_fork() -> None:
+    _forking.held = list(_connections)
+    for connection in _forking.held:
+        connection.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for connection in _forking.held:
+        connection.after_fork_in_parent()
+    _forking.held = []
+
+
+def _after_fork_in_child() -> None:
+    for connection in _forking.held:
+        connection.after_fork_in_child()
+    _forking.held = []
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+    )
+
+
+def _surroundings_of_program(host: HostFacts, settings: Settings) -> ProvenanceSeen | None:
+    """Read once. Nothing is started for it: a program may wait for whatever child it has."""
+    if not settings.provenance.enabled or not has_linux():
+        return None
+    from joblens import __version__
+    from joblens.agent.provenance.command_kind import CommandKind
+    from joblens.agent.provenance.parts import ProvenanceParts
+    from joblens.model.jobs.provenance import digest_of
+    from joblens.probes.provenance.program_files import starting_words
+
+    words = (sys.executable, *starting_words(sys.orig_argv, is_shell=False)[1:])
+    try:
+        kind = CommandKind(os.getcwd(), words, os.environ.get("PATH", ""))
+        found, _, _ = ProvenanceParts(host, __version__, ()).look(kind, asks_git=False)
+    except OSError:
+        return None
+    return ProvenanceSeen(digest_of(found), found)

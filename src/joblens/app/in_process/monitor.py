@@ -1,0 +1,309 @@
+"""Monitoring from inside a Python program: what happens between a start and a stop is a job, with a record
+like any other."""
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.agent.measuring.window_measurement import Measurement
+from joblens.analysis.formats.history import to_history_record
+from joblens.analysis.numbers.energy import with_co2
+from joblens.analysis.numbers.profile_choice import METRICS
+from joblens.analysis.numbers.statistics import summary_form
+from joblens.app.clusters.ray_task import ray_placement
+from joblens.app.in_process.host_meter import IN_PROCESS_PROBES, open_instruments, shared_meter
+from joblens.app.in_process.host_program import HostConnection, private_dir
+from joblens.app.in_process.job_tracker import (
+    CODES,
+    REASONS,
+    JobTracker,
+    log_end,
+    logger,
+    parse_status,
+    verdict_on,
+)
+from joblens.app.in_process.profiler import profile_of
+from joblens.app.jobs.sample_rows import Samples
+from joblens.app.wiring.plain_values import plain_params, plain_text
+from joblens.model.errors import InputError, UnknownJob
+from joblens.model.history import BENCH_TAG, HistoryQuery
+from joblens.model.jobs.job import Attempt, Job, Outcome, Record, Status
+from joblens.model.jobs.probe_choice import chosen_probes
+from joblens.model.jobs.sample import Sample
+from joblens.model.redaction.secrets import SecretValues, redact_params, redact_text, secret_values
+from joblens.model.values.ids import new_uuid
+from joblens.model.values.units import format_instant
+
+if TYPE_CHECKING:  # with all it takes to talk to an engine
+    from joblens.app.in_process.watched_container import WatchedContainer
+
+DEFAULT_INTERVAL_S = 0.5
+_NEVER_S = 10.0 * 365 * 86400  # only the first and the last sample
+
+
+class _Active(Struct):
+    job: Job
+    attempt: Attempt
+    window: Any
+    container: "WatchedContainer | None"
+    secrets: SecretValues
+
+
+class JobMonitor:
+    """Safe to use from any number of threads. With `log_dir` the store and jobs_history.jsonl are in that
+    directory, else where the configuration says. `interval` is the time between samples in seconds."""
+
+    def __init__(
+        self,
+        log_dir: "str | os.PathLike[str] | None" = None,
+        enable_profiling: bool = True,  # noqa: FBT001, FBT002  (called with it by position as well)
+        interval: float | None = None,
+    ) -> None:
+        if interval is not None and not interval > 0:
+            raise InputError(f"interval {interval}: expected seconds, more than 0")
+        self.log_dir = None if log_dir is None else private_dir(log_dir)
+        self.enable_profiling = enable_profiling
+        self._interval_s = interval
+        self._connection = HostConnection(self.log_dir, logger.warning)
+        self._forget_jobs()
+        _monitors.add(self)
+
+    def _forget_jobs(self) -> None:
+        self._lock = threading.Lock()
+        self._active: dict[str, _Active] = {}
+
+    # -- measuring
+
+    def start_monitoring(
+        self,
+        task_id: str,
+        tool: str,
+        script: str,
+        params: Mapping[str, Any] | None = None,
+        container_name: str | None = None,
+        *,
+        name: str = "",
+        tags: tuple[str, ...] = (),
+    ) -> str:
+        """Measure this process, and what it starts from now on, as the job `task_id`. -> the job's UUID.
+        With `container_name` the profile tells of that container too, which may be started later."""
+        task_id = plain_text(task_id)
+        if not task_id:
+            raise InputError("task_id is empty", hint="give the job an id of your own, such as my-task-123")
+        if task_id in self._active:
+            logger.warning("Job %s was started again before it was stopped", task_id)
+            self.stop_monitoring(task_id, Status.ERROR, error="started again before it was stopped")
+        self._connection.open()
+        given = plain_params(params)
+        shown, secrets = redact_params(given), secret_values(given)
+        job = Job(
+            uuid=new_uuid(),
+            argv=(),
+            created_at_us=time.time_ns() // 1000,
+            external_id=task_id,
+            name=name or plain_text(script) or plain_text(tool) or task_id,
+            tool=plain_text(tool),
+            script=plain_text(script),
+            params=shown,
+            tags=(*tags, f"container={plain_text(container_name)}") if container_name else tags,
+            cwd=_current_dir(),
+            interval_s=self._interval(),
+            user=self._connection.user(),
+            probes=self._probes(),
+            grid_co2_g_per_kwh=self._connection.settings().energy.grid_co2_g_per_kwh,
+        )
+        job = replace(secrets.hide_in_job(job), external_id=task_id)
+        logger.info("Starting job %s: tool=%s, script=%s, params=%s", task_id, job.tool, job.script, shown)
+        attempt = self._attempt(job.created_at_us)
+        self._connection.started(Record(status=Status.RUNNING, job=job, attempt=attempt))
+        container = None
+        if container_name and self.enable_profiling:
+            from joblens.app.in_process.watched_container import WatchedContainer
+
+            container = WatchedContainer(plain_text(container_name), job.interval_s, METRICS)
+        instruments = open_instruments(job)
+
+        def write(first: int, samples: tuple[Sample, ...]) -> None:
+            news = [] if instruments is None else instruments.take_news()
+            self._connection.sampled(job.uuid, first, samples, news)
+
+        # Last, so that writing the record down is not measured.
+        interval_s = job.interval_s if self.enable_profiling else _NEVER_S
+        window = shared_meter().begin(interval_s, write, instruments=instruments)
+        with self._lock:
+            self._active[task_id] = _Active(job, attempt, window, container, secrets)
+        return job.uuid
+
+    def stop_monitoring(
+        self,
+        task_id: str,
+        status: str,
+        returncode: int | None = 0,
+        error: str | None = None,
+        result: Any = None,
+    ) -> dict[str, Any]:
+        """End the job and return its record; {} for a job that is not being monitored."""
+        verdict = parse_status(status)
+        with self._lock:
+            active = self._active.pop(plain_text(task_id), None)
+        if active is None:
+            logger.warning("Job %s is not being monitored", task_id)
+            return {}
+        measured = shared_meter().end(active.window)
+        usage = with_co2(measured.usage, active.job.grid_co2_g_per_kwh)
+        measured = replace(measured, usage=usage)
+        outcome = Outcome(
+            status=verdict,
+            ended_at_us=measured.ended_at_us,
+            duration_s=measured.duration_s,
+            exit_code=returncode,
+            reason=REASONS[verdict],
+            error=None if error is None else active.secrets.hide(redact_text(plain_text(error))),
+            has_result=result is not None,
+            usage=usage,
+            profile=self._profile(active, measured, is_over=True),
+            findings=measured.findings,
+            samples=measured.samples,
+            sampling_interval_s=measured.sampling_interval_s,
+        )
+        record = Record(status=verdict, job=active.job, attempt=active.attempt, outcome=outcome)
+        log_end(task_id, outcome)
+        return to_history_record(self._connection.ended(record, measured))
+
+    def snapshot(self, task_id: str) -> dict[str, Any]:
+        """The profile of a job's time so far; the job goes on. {} for one that is not being monitored."""
+        with self._lock:
+            active = self._active.get(plain_text(task_id))
+        if active is None:
+            return {}
+        measured = shared_meter().peek(active.window)
+        profile = self._profile(active, measured, is_over=False) or {}
+        return profile | {"snapshot_time": format_instant(measured.ended_at_us)}
+
+    @contextlib.contextmanager
+    def track_job(
+        self, task_id: str, tool: str, script: str, params: Mapping[str, Any] | None = None, **more: Any
+    ) -> Iterator[JobTracker]:
+        """The block is the job. Success unless the tracker was told otherwise or an exception leaves it:
+        then timeout for a TimeoutError, error for any other; it is raised again."""
+        tracker = JobTracker(task_id)
+        self.start_monitoring(task_id, tool, script, params, **more)
+        try:
+            yield tracker
+        except BaseException as error:
+            verdict, code = verdict_on(error)
+            tracker.record = self.stop_monitoring(
+                task_id,
+                verdict,
+                code,
+                None if verdict is Status.SUCCESS else f"{type(error).__name__}: {error}",
+            )
+            raise
+        code = tracker.returncode if tracker.returncode is not None else CODES[tracker.status]
+        tracker.record = self.stop_monitoring(task_id, tracker.status, code, tracker.error, tracker.result)
+
+    # -- remembering
+
+    def get_job_history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Jobs that have ended, newest first."""
+        if limit is not None and limit < 0:
+            raise InputError(f"limit {limit}: expected a number of jobs, 0 or more")
+        query = HistoryQuery(limit=limit, include_unfinished=False, without_tag=BENCH_TAG)
+        self._connection.settle()
+        return self._connection.read(
+            lambda store: [to_history_record(record) for record in store.records(query)]
+        )
+
+    def get_job_stats(self, task_id: str) -> dict[str, Any] | None:
+        """The newest job with that id (or that UUID, or a unique part of one); None when there is none."""
+        self._connection.settle()
+        try:
+            return self._connection.read(lambda store: to_history_record(store.find(plain_text(task_id))))
+        except UnknownJob:
+            return None
+
+    def get_summary_statistics(self) -> dict[str, Any]:
+        query = HistoryQuery(without_tag=BENCH_TAG)
+        self._connection.settle()
+        return self._connection.read(lambda store: summary_form(store.statistics(query)))
+
+    def samples(self, task_id: str) -> Samples:
+        """Every sample of a job so far."""
+        return self._connection.read(lambda store: Samples.of(store, plain_text(task_id)))
+
+    def close(self) -> None:
+        """Give the store back; using the monitor again opens it again."""
+        self._connection.close()
+
+    def _interval(self) -> float:
+        if self._interval_s is not None:
+            return self._interval_s
+        return self._connection.settings().job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
+
+    def _attempt(self, started_at_us: int) -> Attempt:
+        host = self._connection.host()
+        return Attempt(
+            started_at_us=started_at_us,
+            owner=self._connection.owner(),
+            pid=os.getpid(),
+            pid_start_ticks=self._connection.owner().start_ticks,
+            accounting="in-process",
+            kernel=host.kernel,
+            cpu_count=host.cpu_count,
+            memory_total_bytes=host.memory_total_bytes,
+            placement=ray_placement(),
+            provenance=self._connection.ran_in(),
+        )
+
+    def _probes(self) -> tuple[str, ...]:
+        """What is looked at beside the process's own counters."""
+        if not self.enable_profiling:
+            return ()
+        chosen = chosen_probes(self._connection.settings().job_metrics.probes)
+        return tuple(name for name in IN_PROCESS_PROBES if name in chosen)
+
+    def _profile(self, active: _Active, measured: Measurement, *, is_over: bool) -> dict[str, Any] | None:
+        container, stats = active.container, {}
+        if container is not None:
+            stats = container.stats(container.end() if is_over else container.peek())
+        if not self.enable_profiling:
+            return None
+        return profile_of(measured, active.job.interval_s, METRICS, stats)
+
+
+_global: list[JobMonitor] = []
+_making_global = threading.Lock()
+_monitors: "weakref.WeakSet[JobMonitor]" = weakref.WeakSet()
+
+
+def get_monitor() -> JobMonitor:
+    """One monitor for the whole program, with the default store."""
+    with _making_global:
+        if not _global:
+            _global.append(JobMonitor())
+        return _global[0]
+
+
+def _current_dir() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""  # it was removed under the host program
+
+
+def _forget_parents_jobs() -> None:
+    global _making_global  # noqa: PLW0603  (the lock may be held by a thread that is not in this process)
+    _making_global = threading.Lock()
+    for monitor in list(_monitors):
+        monitor._forget_jobs()  # noqa: SLF001
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents_jobs)

@@ -1,0 +1,324 @@
+"""Profiling from inside a Python program: what this process and everything it starts use between a start
+and a stop, as a profile. Nothing is written anywhere; `JobMonitor` is for what is to be remembered."""
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
+
+from joblens.agent.measuring.window_measurement import Measurement
+from joblens.analysis.numbers.profile import detailed_profile
+from joblens.analysis.numbers.profile_choice import chosen_metrics, without_others
+from joblens.app.in_process.host_meter import IN_PROCESS_PROBES, HostMeter, open_instruments, shared_meter
+from joblens.app.jobs.requests import LEAST_INTERVAL_S
+from joblens.app.wiring.plain_values import plain_text
+from joblens.model.errors import InputError
+from joblens.model.jobs.job import EVERY_GPU, Job
+from joblens.model.values.ids import new_uuid
+from joblens.model.values.units import format_instant
+
+if TYPE_CHECKING:  # with all it takes to talk to an engine
+    from joblens.app.in_process.watched_container import WatchedContainer
+
+DEFAULT_INTERVAL_S = 0.5
+_MOST_SNAPSHOTS = 1000
+_NO_CO2 = {"co2_mg": "worked out for jobs only, with energy.grid_co2_g_per_kwh; a profile has the energy"}
+
+logger = logging.getLogger("joblens.profiler")
+
+
+class _UnderWay(Struct, eq=False):
+    meter: HostMeter
+    window: Any
+    container: "WatchedContainer | None"
+    stopped: threading.Event
+
+
+class ResourceProfiler:
+    """Safe to use from any number of threads; any number at once, each sees the whole process. `metrics` are
+    names such as cpu, memory, gpu (all of them without; a gpu that is named stands for every GPU of the
+    machine, otherwise those in use are looked at); `interval` is the time between samples in seconds.
+    With `snapshot_interval` a profile of the time so far is taken that often, kept in `snapshots` and handed
+    to `on_snapshot`, on a thread of its own."""
+
+    def __init__(
+        self,
+        interval: float = DEFAULT_INTERVAL_S,
+        metrics: str | Iterable[str] | None = None,
+        *,
+        snapshot_interval: float | None = None,
+        on_snapshot: Callable[[dict[str, Any]], object] | None = None,
+    ) -> None:
+        self.interval = _seconds("interval", interval)
+        self.metrics = chosen_metrics(metrics)
+        self._shows_every_gpu = metrics is not None and "gpu" in self.metrics
+        if on_snapshot is not None and snapshot_interval is None:
+            raise InputError(
+                "on_snapshot needs snapshot_interval", hint="say how often: snapshot_interval=60"
+            )
+        self.snapshot_interval = (
+            None if snapshot_interval is None else _seconds("snapshot_interval", snapshot_interval)
+        )
+        self._on_snapshot = on_snapshot
+        self.profile: dict[str, Any] = {}  # of the last time it was stopped
+        self.snapshots: deque[dict[str, Any]] = deque(maxlen=_MOST_SNAPSHOTS)
+        self._forget()
+        _profilers.add(self)
+
+    def _forget(self) -> None:
+        """Also in a forked child: what is under way is the parent's."""
+        self._lock = threading.RLock()
+        self._under_way: _UnderWay | None = None
+
+    @property
+    def is_profiling(self) -> bool:
+        return self._under_way is not None
+
+    def start_profiling(self, container_name: str | None = None) -> None:
+        """With `container_name` the profile has `container_stats` too; the container may be started later.
+        When profiling is under way already, that is stopped first, with a warning; `profile` has it."""
+        with self._lock:
+            if self._under_way is not None:
+                logger.warning("Profiling was started again before it was stopped")
+                self.stop_profiling()
+            self.snapshots.clear()
+            container = None
+            if container_name is not None and "container" in self.metrics:
+                from joblens.app.in_process.watched_container import WatchedContainer
+
+                container = WatchedContainer(_container_name(container_name), self.interval, self.metrics)
+            meter = shared_meter()
+            # Last, so that getting ready is not measured.
+            window = meter.begin(
+                self.interval,
+                lambda _first, _samples: None,
+                is_whole=True,
+                instruments=open_instruments(_as_job(self.metrics, every_gpu=self._shows_every_gpu)),
+            )
+            self._under_way = _UnderWay(meter, window, container, threading.Event())
+            if self.snapshot_interval is not None:
+                threading.Thread(
+                    target=self._take_snapshots,
+                    args=(self._under_way, self.snapshot_interval),
+                    name="joblens-snapshots",
+                    daemon=True,
+                ).start()
+
+    def stop_profiling(self) -> dict[str, Any]:
+        """The profile; {} with a warning when nothing is being profiled."""
+        with self._lock:
+            under_way, self._under_way = self._under_way, None
+            if under_way is None:
+                logger.warning("Profiling was stopped before it was started")
+                return {}
+            under_way.stopped.set()
+            measured = under_way.meter.end(under_way.window)
+            container = under_way.container
+            stats = {} if container is None else container.stats(container.end())
+            self.profile = self._told(measured, container, stats)
+            if container is not None and (why := container.problem()):
+                logger.warning("Container %s could not be measured: %s", container.name, why)
+            return self.profile
+
+    def snapshot(self) -> dict[str, Any]:
+        """The profile of the time so far, with `snapshot_time`; profiling goes on. {} when there is none."""
+        with self._lock:
+            under_way = self._under_way
+            if under_way is None:
+                return {}
+            measured = under_way.meter.peek(under_way.window)
+            container = under_way.container
+            stats = {} if container is None else container.stats(container.peek())
+            profile = self._told(measured, container, stats)
+        return profile | {"snapshot_time": format_instant(measured.ended_at_us)}
+
+    def __enter__(self) -> Self:
+        self.start_profiling()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.is_profiling:
+            self.stop_profiling()
+
+    def _told(
+        self, measured: Measurement, container: "WatchedContainer | None", container_stats: dict[str, str]
+    ) -> dict[str, Any]:
+        profile = profile_of(measured, self.interval, self.metrics, container_stats)
+        unknown = {**measured.usage.unknown, **_NO_CO2}
+        if container is not None and (why := container.problem()):
+            unknown["container_stats"] = why
+        return profile | {"unknown": unknown}
+
+    def _take_snapshots(self, under_way: _UnderWay, every_s: float) -> None:
+        due_s = time.monotonic() + every_s
+        while not under_way.stopped.wait(max(0.0, due_s - time.monotonic())):
+            with self._lock:
+                if self._under_way is not under_way:
+                    return
+                profile = self.snapshot()
+                self.snapshots.append(profile)
+            if self._on_snapshot is not None:
+                try:
+                    self._on_snapshot(profile)
+                except Exception:
+                    logger.exception("on_snapshot failed; profiling goes on")
+            # Missed places are skipped, never made up for in a burst.
+            due_s += max(1, -int(-(time.monotonic() - due_s) // every_s)) * every_s
+
+
+class ContainerResourceMonitor:
+    """Measures a container that runs already, or will: its process numbers are the container's own. Docker or
+    Podman is asked through its socket, the numbers come from the container's control group where it can be
+    read."""
+
+    def __init__(
+        self,
+        container_name: str,
+        interval: float = DEFAULT_INTERVAL_S,
+        metrics: str | Iterable[str] | None = None,
+    ) -> None:
+        self.container_name = _container_name(container_name)
+        self.interval = _seconds("interval", interval)
+        self.metrics = chosen_metrics(metrics)
+        self.profile: dict[str, Any] = {}  # of the last time it was stopped
+        self._forget()
+        _profilers.add(self)
+
+    def _forget(self) -> None:
+        self._lock = threading.RLock()
+        self._container: WatchedContainer | None = None
+
+    def start_monitoring(self) -> None:
+        """The container need not be there yet. When monitoring is under way already, that is stopped first,
+        with a warning."""
+        with self._lock:
+            if self._container is not None:
+                logger.warning(
+                    "Monitoring of %s was started again before it was stopped", self.container_name
+                )
+                self.stop_monitoring()
+            from joblens.app.in_process.watched_container import WatchedContainer
+
+            self._container = WatchedContainer(self.container_name, self.interval, self.metrics)
+
+    def stop_monitoring(self) -> dict[str, Any]:
+        """The profile; {} with a warning when nothing is being monitored. `container_stats` is empty where
+        the container was never seen: `unknown` says why."""
+        with self._lock:
+            container, self._container = self._container, None
+            if container is None:
+                logger.warning("Monitoring of %s was stopped before it was started", self.container_name)
+                return {}
+            self.profile = self._told(container, container.end())
+            if why := container.problem():
+                logger.warning("Container %s could not be measured: %s", self.container_name, why)
+            return self.profile
+
+    def snapshot(self) -> dict[str, Any]:
+        """The profile of the time so far, with `snapshot_time`; {} when nothing is being monitored."""
+        with self._lock:
+            if self._container is None:
+                return {}
+            measured = self._container.peek()
+            profile = self._told(self._container, measured)
+        return profile | {"snapshot_time": format_instant(measured.ended_at_us)}
+
+    def get_container_info(self) -> dict[str, Any]:
+        """What the engine says of the container, running or not. Raises ContainerError where there is no such
+        container, or no engine that answers."""
+        from joblens.app.in_process.watched_container import container_info
+
+        return container_info(self.container_name)
+
+    def __enter__(self) -> Self:
+        self.start_monitoring()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._container is not None:
+            self.stop_monitoring()
+
+    def _told(self, container: "WatchedContainer", measured: Measurement) -> dict[str, Any]:
+        profile = profile_of(measured, self.interval, self.metrics, container.stats(measured))
+        unknown = {**measured.usage.unknown, **_NO_CO2}
+        if why := container.problem():
+            unknown = dict.fromkeys(("container_stats", *unknown), why)
+        return profile | {"unknown": unknown}
+
+
+def profile_of(
+    measured: Measurement, interval_s: float, metrics: Iterable[str], container_stats: dict[str, str]
+) -> dict[str, Any]:
+    profile = detailed_profile(
+        measured.kept,
+        measured.usage,
+        measured.duration_s,
+        count=measured.samples,
+        details=measured.details,
+        container_stats=container_stats,
+        running=measured.kept,
+        counted_s=measured.counted_s,
+    )
+    if profile["sampling_interval_seconds"] is None:
+        profile["sampling_interval_seconds"] = interval_s  # too short to tell how it really was
+    return without_others(profile, metrics)
+
+
+def _as_job(metrics: tuple[str, ...], *, every_gpu: bool) -> Job:
+    """What the instruments are told to look at."""
+    return Job(
+        uuid=new_uuid(),
+        argv=(),
+        created_at_us=time.time_ns() // 1000,
+        probes=tuple(name for name in IN_PROCESS_PROBES if name in metrics),
+        gpu_devices=(EVERY_GPU,) if every_gpu else (),
+    )
+
+
+def _seconds(name: str, value: Any) -> float:
+    if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise InputError(f"{name} {value!r}: expected seconds, more than 0")
+    if value < LEAST_INTERVAL_S:
+        raise InputError(f"{name} {value!r}: at least {LEAST_INTERVAL_S:g}")
+    return float(value)
+
+
+def _container_name(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise InputError(f"container_name {name!r}: expected the name or the id of a container")
+    return plain_text(name)
+
+
+_global: list[ResourceProfiler] = []
+_making_global = threading.Lock()
+_profilers: "weakref.WeakSet[ResourceProfiler | ContainerResourceMonitor]" = weakref.WeakSet()
+
+
+def get_profiler() -> ResourceProfiler:
+    """One profiler for the whole program."""
+    with _making_global:
+        if not _global:
+            _global.append(ResourceProfiler())
+        return _global[0]
+
+
+def _forget_parents_profiles() -> None:
+    global _making_global  # noqa: PLW0603  (the lock may be held by a thread that is not in this process)
+    _making_global = threading.Lock()
+    for profiler in list(_profilers):
+        profiler._forget()  # noqa: SLF001
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents_profiles)

@@ -1,0 +1,1 @@
+"""One command from request to record: run, submit, attach, history, logs, retention."""

@@ -1,0 +1,99 @@
+"""What happens once a job has ended: the time-series file, the notification, retention."""
+
+import os
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from joblens.app.jobs.retention import apply_retention
+from joblens.model.errors import JoblensError
+from joblens.model.jobs.job import Granularity, Record
+from joblens.model.redaction.secrets import REDACTED
+from joblens.model.settings import Settings
+from joblens.model.values.ids import short
+from joblens.ports.store import Store
+
+Warn = Callable[[str], None]
+DEFAULT_OUTPUT_DIR = "output"
+
+
+class Notice(Struct, frozen=True):
+    """A command to run at the end, as the job was run. Holds secrets: never stored."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+
+
+def notice_from_record(record: Record) -> Notice | None:
+    """What can still be done when whoever knew the real command is gone: it runs unless a secret was taken
+    out of it."""
+    if not record.job.notify or any(REDACTED in word for word in record.job.notify):
+        return None
+    return Notice(record.job.notify, os.environ, record.job.cwd)
+
+
+def after_job(
+    record: Record, store: Store, settings: Settings, warn: Warn, notice: Notice | None = None
+) -> None:
+    """Nothing here may change the job's outcome: what fails is a warning."""
+    if record.job.granularity is Granularity.TIME_SERIES and record.attempt is not None:
+        _warned(lambda: write_time_series(record, store, warn), warn)
+    if notice is not None:
+        _warned(lambda: notify(record, notice), warn)
+    elif record.job.notify:
+        warn(f"--notify {record.job.notify[0]} is not run: its secrets went with the joblens that was killed")
+    _warned(
+        lambda: apply_retention(store, settings, record.outcome.ended_at_us if record.outcome else 0), warn
+    )
+
+
+def time_series_path(record: Record) -> str:
+    """<output>/resource_utilization/resource_metrics_<host>_<workflow>_<run>.db; a single job is a
+    workflow of its own, run once."""
+    host = record.attempt.owner.host if record.attempt else "localhost"
+    folder = os.path.join(record.job.cwd, record.job.output_dir or DEFAULT_OUTPUT_DIR, "resource_utilization")
+    return os.path.join(folder, f"resource_metrics_{host}_{record.number or 0}_1.db")
+
+
+def write_time_series(record: Record, store: Store, warn: Warn) -> None:
+    from joblens.stores.sinks.time_series_db import write_own_time_series
+
+    uuid = record.job.uuid
+    samples = [sample for _, sample in store.samples(uuid)]
+    usual = time_series_path(record)
+    path = write_own_time_series(usual, short(uuid), {uuid}, [(record, samples)])
+    if path != usual:
+        warn(f"{usual} has jobs of another store; samples of this one are in {path}")
+
+
+def notify(record: Record, notice: Notice) -> None:
+    """Runs the command with the record as JSON on its standard input."""
+    import subprocess
+
+    import msgspec
+
+    from joblens.analysis.formats.history import to_history_record
+
+    outcome, program = record.outcome, record.job.notify[0]
+    env = {
+        **notice.env,
+        "JOBLENS_JOB_ID": record.job.uuid,
+        "JOBLENS_JOB_NAME": record.job.name,
+        "JOBLENS_STATUS": str(record.status),
+        "JOBLENS_EXIT_CODE": str(outcome.exit_code if outcome else ""),
+    }
+    document = msgspec.json.encode(to_history_record(record))
+    try:
+        done = subprocess.run(notice.argv, input=document, env=env, cwd=notice.cwd, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JoblensError(f"--notify {program}: {error}") from error
+    if done.returncode != 0:
+        raise JoblensError(f"--notify {program} ended with exit code {done.returncode}")
+
+
+def _warned(action: Callable[[], object], warn: Warn) -> None:
+    try:
+        action()
+    except (JoblensError, OSError) as error:
+        warn(str(error))

@@ -1,0 +1,253 @@
+"""joblens for Python programs: run commands from a script and get what they used back."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from msgspec.structs import replace
+
+from joblens.agent.session.context import Kit, watch_name
+from joblens.agent.session.session_pool import SessionPool
+from joblens.agent.slots.loop import SlotPlan
+from joblens.agent.slots.pool import SlotPool
+from joblens.agent.slots.slot import SlotJob
+from joblens.app.jobs.preparation import DEFAULT_INTERVAL_S, PreparedJob, Surroundings, prepare
+from joblens.app.jobs.requests import (
+    Request,
+    check_request,
+    command_of,
+    mapping_of,
+    memory_of,
+    seconds_of,
+    tags_of,
+    texts_of,
+)
+from joblens.app.jobs.results import JobFailed, Result
+from joblens.app.jobs.retention import apply_retention
+from joblens.app.jobs.session_starting import session_starter
+from joblens.app.wiring.drivers import logs_root
+from joblens.app.wiring.owning import OwnLog, close_kit, open_kit
+from joblens.app.wiring.settings import load_settings
+from joblens.model.errors import InputError, JoblensError
+from joblens.model.jobs.job import Accounting, ContainerJob, Requirements
+from joblens.model.settings import Settings
+
+__all__ = ["JobFailed", "Result", "map_commands", "run"]
+
+Command = str | Sequence[str | os.PathLike[str]]
+
+
+def run(  # noqa: PLR0913 - the keywords are the interface
+    command: Command,
+    *,
+    name: str = "",
+    tool: str = "",
+    params: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
+    task_id: str | None = None,
+    cpus: float | None = None,
+    memory: str | int | None = None,
+    pids: int | None = None,
+    timeout: str | float | None = None,
+    interval: str | float | None = None,
+    cwd: "str | os.PathLike[str] | None" = None,
+    env: Mapping[str, str] | None = None,
+    enforce: bool | None = None,
+    monitor: bool | None = None,
+    probes: str | None = None,
+    cpu_list: str | None = None,
+    accounting: str | None = None,
+    container: "str | Mapping[str, Any] | ContainerJob | None" = None,
+    inputs: "Sequence[str | os.PathLike[str]]" = (),
+    outputs: "Sequence[str | os.PathLike[str]]" = (),
+    check: bool = False,
+    store: str | None = None,
+) -> Result:
+    """Runs one command to its end, measured like `joblens run`. A string is a shell line, a list is a
+    command with its arguments. With `check`, anything but success raises JobFailed; without it a job that
+    fails or cannot be started is a Result like any other. Bad input raises InputError. What is not said here
+    is as the settings say. `container` is an image to run it in, or a dict with `image`, `engine`,
+    `volumes` and whatever else `--container-…` can say. `inputs` and `outputs` are files it reads and
+    makes, or patterns of some: the record has their sizes and digests.
+
+    What it prints goes to files (`Result.stdout`), its input is empty. Works in any thread, and changes no
+    signal handler of the program. An exception while it runs (KeyboardInterrupt) ends the job first."""
+    argv, shell = command_of(command)
+    request = Request(
+        argv=argv,
+        shell=shell,
+        name=name,
+        tool=tool,
+        params=mapping_of("params", params),
+        tags=tags_of(tags),
+        external_id=task_id,
+        env=mapping_of("env", env),
+        cwd=_path(cwd),
+        requirements=_requirements(cpus, memory, pids, timeout),
+        enforce=enforce,
+        monitor=monitor,
+        probes=probes,
+        cpu_list=cpu_list,
+        container=_container(container),
+        accounting=_accounting(accounting),
+        interval_s=seconds_of("interval", interval),
+        inputs=texts_of("inputs", inputs),
+        outputs=texts_of("outputs", outputs),
+    )
+    settings = _settings(store)
+    (result,) = _run_sessions([prepare(request, settings)], settings, 1)
+    if check and not result.ok:
+        raise JobFailed(result)
+    return result
+
+
+def map_commands(  # noqa: PLR0913 - the keywords are the interface
+    commands: Iterable[Command],
+    *,
+    jobs: int | None = None,
+    cpus: float | None = None,
+    memory: str | int | None = None,
+    pids: int | None = None,
+    timeout: str | float | None = None,
+    tool: str = "",
+    tags: Sequence[str] = (),
+    cwd: "str | os.PathLike[str] | None" = None,
+    env: Mapping[str, str] | None = None,
+    store: str | None = None,
+) -> Iterator[Result]:
+    """Runs many commands, `jobs` at a time (as many as there are CPUs), and yields each result when its
+    record is safe, in the order they end. Jobs without limits share resident launchers, which makes a
+    start as cheap as a bare spawn; exact numbers and a record each all the same.
+
+    `commands` is read as jobs are started, a few ahead. Leaving the loop early, or an exception in
+    it, ends the jobs that run (TERM, then KILL after their grace time) and records them as cancelled."""
+    if isinstance(commands, str):
+        raise InputError("commands: one text was given", hint="give a list of commands, or use joblens.run")
+    width = _width(jobs)
+    asked = _requirements(cpus, memory, pids, timeout)
+    common = Request(
+        tool=tool, tags=tags_of(tags), env=mapping_of("env", env), cwd=_path(cwd), requirements=asked
+    )
+    check_request(replace(common, argv=("the same for all",)))
+    settings = _settings(store)
+    here = Surroundings.here()
+
+    def prepared() -> Iterator[PreparedJob]:
+        for command in commands:
+            argv, shell = command_of(command)
+            yield prepare(replace(common, argv=argv, shell=shell), settings, here)
+
+    if asked != Requirements():
+        return _run_sessions(prepared(), settings, width)
+    return _run_slots(prepared(), settings, width, common.env)
+
+
+def _run_slots(
+    prepared: Iterable[PreparedJob], settings: Settings, width: int, env: dict[str, str]
+) -> Iterator[Result]:
+    pool: SlotPool | None = None
+
+    def tick(_name: str) -> None:
+        if pool is not None:
+            pool.heed_cancel_requests()
+            if settings.job_metrics.enabled:
+                pool.take_samples()
+
+    log = OwnLog(settings.logs)
+    kit = open_kit(settings, tick, warn=log.warn)
+    try:
+        pool = SlotPool(
+            kit,
+            SlotPlan(
+                width=width,
+                logs_dir=logs_root(settings),
+                output_max_bytes=settings.output.max_size,
+                accounting=settings.limits.accounting,
+            ),
+        )
+        kit.sampler.add("slots", settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S)
+        for record in pool.run(_slot_job(one, env, kit) for one in prepared):
+            log.ended(record)
+            yield Result(record, settings)
+    finally:
+        _leave(kit, settings)
+
+
+def _slot_job(prepared: PreparedJob, env: dict[str, str], kit: Kit) -> SlotJob:
+    kit.add_secrets(prepared.secrets, prepared.job.uuid)
+    return SlotJob(prepared.job, prepared.argv, env)
+
+
+def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: int) -> Iterator[Result]:
+    pool: SessionPool | None = None
+
+    def take_sample(name: str) -> None:
+        uuid = name.removeprefix(watch_name(""))
+        session = pool.session(uuid) if pool is not None else None
+        if session is not None and name == uuid:
+            session.take_sample()
+        elif session is not None:
+            session.watch_limits()
+
+    log = OwnLog(settings.logs)
+    kit = open_kit(settings, take_sample, warn=log.warn)
+    try:
+        pool = SessionPool(kit, width)
+        for record in pool.run(session_starter(one, kit, settings) for one in prepared):
+            log.ended(record)
+            yield Result(record, settings)
+    finally:
+        _leave(kit, settings)
+
+
+def _leave(kit: Kit, settings: Settings) -> None:
+    try:
+        with suppress(JoblensError):  # how the jobs ended stands
+            kit.recorder.read(lambda store: apply_retention(store, settings, kit.clock.now_us()))
+    finally:
+        close_kit(kit)
+
+
+def _settings(store: str | None) -> Settings:
+    return load_settings(overrides={"store.url": store} if store else {}).settings
+
+
+def _accounting(name: str | None) -> Accounting | None:
+    if name is None:
+        return None
+    try:
+        return Accounting(name)
+    except ValueError:
+        raise InputError(f"accounting='{name}'", hint=f"one of {', '.join(Accounting)}") from None
+
+
+def _container(given: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
+    if given is None:
+        return None
+    from joblens.app.jobs.container_requests import container_of
+
+    return container_of(given)
+
+
+def _width(jobs: Any) -> int:
+    if jobs is None:
+        return len(os.sched_getaffinity(0))
+    if not isinstance(jobs, int) or jobs < 1:
+        raise InputError(f"jobs={jobs!r}: must be a number, at least 1")
+    return jobs
+
+
+def _requirements(
+    cpus: float | None, memory: str | int | None, pids: int | None, timeout: str | float | None
+) -> Requirements:
+    return Requirements(
+        cpus=cpus,
+        memory_bytes=memory_of("memory", memory),
+        pids=pids,
+        timeout_s=seconds_of("timeout", timeout),
+    )
+
+
+def _path(given: "str | os.PathLike[str] | None") -> str | None:
+    return os.fspath(given) if isinstance(given, os.PathLike) else given

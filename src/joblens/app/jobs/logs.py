@@ -1,0 +1,195 @@
+"""What a job printed, read from its kept files while they grow or after it has ended."""
+
+import os
+from collections.abc import Iterator
+
+from joblens.app.jobs.queries import Care, records_until_final
+from joblens.model.errors import InputError
+from joblens.model.jobs.job import Record
+from joblens.ports.store import Store
+
+STREAMS = {"stdout": "stdout.log", "stderr": "stderr.log"}
+_CHUNK = 1 << 18
+_TAIL_CHUNK = 1 << 16
+_NEWLINE = 0x0A
+_LAST_LINES, _LAST_BYTES = 10, 4096
+
+
+def printed_nothing(record: Record, stream: str) -> bool:
+    """It has ended and is known not to have printed anything there: then there may be no file either."""
+    outcome = record.outcome
+    return outcome is not None and getattr(outcome, f"{stream}_bytes") == 0
+
+
+def kept_file(record: Record, stream: str) -> str:
+    """Path of a stream's file; InputError says why there is none."""
+    uuid = record.job.uuid
+    if record.attempt is None:
+        if record.status.is_final:
+            raise InputError(f"job {uuid} was never started, so it printed nothing")
+        raise InputError(f"job {uuid} has not started yet", hint="follow it with --follow")
+    if not record.attempt.logs_dir:
+        raise InputError(f"the output of job {uuid} was not kept")
+    path = os.path.join(record.attempt.logs_dir, STREAMS[stream])
+    if not os.path.exists(path) and record.status.is_final:
+        raise InputError(
+            f"{path} is not there any more",
+            hint="output is kept for a time only: 'joblens config show' tells job_metrics.retention_days",
+        )
+    return path
+
+
+class LogReader:
+    """Reads on from where it stopped. The file may have a hole in its middle (output beyond the size cap),
+    and may be replaced by a shorter one when the job ends: the open descriptor still has it all."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._offset = 0
+
+    def seek_last_lines(self, count: int) -> None:
+        """To the start of the last `count` lines; a last line without an end counts as one."""
+        descriptor = self._open()
+        if descriptor is None:
+            return
+        position = self._offset = os.fstat(descriptor).st_size
+        wanted = count
+        if position and os.pread(descriptor, 1, position - 1) == b"\n":
+            wanted += 1  # the last line's own end
+        while count and position > 0:
+            start = max(0, position - _TAIL_CHUNK)
+            chunk = os.pread(descriptor, position - start, start)
+            ends = [place for place, byte in enumerate(chunk) if byte == _NEWLINE]
+            if len(ends) >= wanted:
+                self._offset = start + ends[-wanted] + 1
+                return
+            wanted -= len(ends)
+            position = self._offset = start
+
+    def read_on(self) -> Iterator[bytes]:
+        descriptor = self._open()
+        if descriptor is None:
+            return
+        while True:
+            skipped = self._skip_hole(descriptor)
+            if skipped:
+                yield f"\n[joblens: {skipped} bytes left out here]\n".encode()
+            chunk = os.pread(descriptor, self._data_ahead(descriptor), self._offset)
+            if not chunk:
+                return
+            self._offset += len(chunk)
+            yield chunk
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self) -> int | None:
+        if self._descriptor is None:
+            try:
+                self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None
+        return self._descriptor
+
+    def _skip_hole(self, descriptor: int) -> int:
+        try:
+            data = os.lseek(descriptor, self._offset, os.SEEK_DATA)
+        except OSError:  # nothing but the end behind it, or a file system that cannot tell
+            return 0
+        skipped, self._offset = data - self._offset, data
+        return skipped
+
+    def _data_ahead(self, descriptor: int) -> int:
+        """How much to read: not into a hole, which would come as zeros."""
+        try:
+            hole = os.lseek(descriptor, self._offset, os.SEEK_HOLE)
+        except OSError:
+            return _CHUNK
+        return min(_CHUNK, hole - self._offset) or _CHUNK
+
+
+def read_log(record: Record, stream: str, last_lines: int | None) -> Iterator[bytes]:
+    """What is there now."""
+    if printed_nothing(record, stream):
+        return
+    reader = LogReader(kept_file(record, stream))
+    try:
+        if last_lines is not None:
+            reader.seek_last_lines(last_lines)
+        yield from reader.read_on()
+    finally:
+        reader.close()
+
+
+def printed_last(record: Record, stream: str) -> str:
+    """The last few lines of a stream, at most some kilobytes; '' where nothing was printed or kept."""
+    kept = b""
+    try:
+        for chunk in read_log(record, stream, _LAST_LINES):
+            kept = (kept + chunk)[-_LAST_BYTES:]
+    except (InputError, OSError):
+        return ""
+    return kept.decode(errors="replace")
+
+
+def follow_log(store: Store, uuid: str, stream: str, last_lines: int | None, care: Care) -> Iterator[bytes]:
+    """What is there, then what comes, until the job has ended and everything is read."""
+    reader: LogReader | None = None
+    try:
+        for record in records_until_final(store, uuid, care):
+            if printed_nothing(record, stream):
+                return
+            if reader is None and (record.attempt is not None or record.status.is_final):
+                reader = LogReader(kept_file(record, stream))
+                if last_lines is not None:
+                    reader.seek_last_lines(last_lines)
+            if reader is not None:
+                yield from reader.read_on()
+    finally:
+        if reader is not None:
+            reader.close()
+
+
+class OutputFollower:
+    """Copies what a job prints to this process's own streams, while it runs and after its end."""
+
+    def __init__(self) -> None:
+        self._readers: dict[int, LogReader] = {}
+        self._attempt: tuple[int, str] | None = None
+        self._gone: set[int] = set()  # streams that nobody reads any more
+        self.ends_in_newline = {1: True, 2: True}
+        self.is_elsewhere = False  # the job has ended, and its files are not on this machine
+
+    def copy(self, record: Record) -> None:
+        """Copies what has come since the last call. After an attempt that was lost comes the next one's."""
+        attempt = record.attempt
+        if attempt is None or not attempt.logs_dir:
+            return
+        if self._attempt != (attempt.number, attempt.logs_dir):
+            self._attempt = (attempt.number, attempt.logs_dir)
+            self.close()
+            names = ((1, STREAMS["stdout"]), (2, STREAMS["stderr"]))
+            self._readers = {
+                stream: LogReader(os.path.join(attempt.logs_dir, name)) for stream, name in names
+            }
+        for stream, reader in self._readers.items():
+            for chunk in reader.read_on():
+                self._write(stream, chunk)
+        self.is_elsewhere = record.status.is_final and not os.path.isdir(attempt.logs_dir)
+
+    def _write(self, stream: int, chunk: bytes) -> None:
+        self.ends_in_newline[stream] = chunk.endswith(b"\n")
+        view = memoryview(chunk)
+        try:
+            while view and stream not in self._gone:
+                view = view[os.write(stream, view) :]
+        except OSError:
+            self._gone.add(stream)  # the job goes on; its files have everything
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+        self._readers = {}

@@ -1,0 +1,365 @@
+"""From what a user asked for to a Job: defaults from the settings, secrets redacted."""
+
+import os
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.agent.cgroups.marked import JOB_ID_VARIABLE
+from joblens.agent.runtime.owners import this_process
+from joblens.app.jobs.files import inputs_of, outputs_asked
+from joblens.app.jobs.requests import LEAST_INTERVAL_S, Request, check_request
+from joblens.app.wiring.owning import current_user
+from joblens.model.errors import InputError, LaunchError
+from joblens.model.jobs.job import ContainerJob, EarlySignal, Job, Owner
+from joblens.model.redaction.secrets import (
+    NO_SECRETS,
+    SecretValues,
+    is_allowed_env,
+    redact_argv,
+    redact_env,
+    redact_params,
+    redact_text,
+    secret_values,
+)
+from joblens.model.redaction.seeds import seeds_of
+from joblens.model.settings import Settings
+from joblens.model.values.ids import new_uuid
+from joblens.probes.host.machine_load import read_host
+
+DEFAULT_INTERVAL_S = 1.0
+_NAME_LENGTH = 60
+
+
+class PreparedJob(Struct, frozen=True):
+    """The redacted job for the record, and what really runs."""
+
+    job: Job
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    notify: tuple[str, ...] = ()  # to be run at its end
+    secrets: SecretValues = NO_SECRETS  # to be hidden in its outcome
+
+
+class Surroundings(Struct, frozen=True):
+    """What all jobs that one process asks for have in common; looked up once."""
+
+    environ: dict[str, str]
+    recorded_env: dict[str, str]  # what may be remembered of it
+    user: str
+    cwd: str
+    owner: Owner
+    seeds: dict[str, str] = {}  # that it sets
+
+    @classmethod
+    def here(cls, environ: Mapping[str, str] = os.environ) -> "Surroundings":
+        everything = dict(environ)
+        allowed = {name: value for name, value in everything.items() if is_allowed_env(name)}
+        owner = this_process(read_host())
+        recorded = _as_texts(redact_env(allowed))
+        return cls(everything, recorded, current_user(), _current_dir(), owner, seeds_of((), {}, recorded))
+
+
+def prepare(request: Request, settings: Settings, here: Surroundings | None = None) -> PreparedJob:
+    """Raises InputError for what cannot be used, before anything is begun."""
+    check_request(request)
+    if request.container is not None:
+        request = _without_engine(request)
+    here = here or Surroundings.here()
+    argv = ("/bin/sh", "-c", request.shell) if request.shell is not None else request.argv
+    uuid = new_uuid()
+    container = request.container
+    cwd = _job_dir(request.cwd, here.cwd) if container is None else ""
+    shown = (request.shell,) if request.shell is not None else argv
+    redacted = redact_argv(tuple(map(as_text, shown)))
+    params, added = _params(request.params), _recorded_additions(request)
+    interval_s = request.interval_s or settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
+    job = Job(
+        uuid=uuid,
+        argv=redacted,
+        is_shell=request.shell is not None,
+        created_at_us=time.time_ns() // 1000,
+        external_id=_shown(request.external_id) if request.external_id else None,
+        name=_shown(request.name) or default_name(redacted or (container.image if container else "",)),
+        tool=_shown(request.tool) or as_text(_default_tool(argv, request.shell, container)),
+        script=_shown(request.script)
+        or as_text(_default_script(argv, request.shell, is_in_container=container is not None)),
+        params=params,
+        tags=tuple(map(_shown, request.tags)),
+        cwd=as_text(cwd),
+        env=added
+        if container is not None
+        else {**here.recorded_env, **added}
+        if added
+        else here.recorded_env,
+        env_given=tuple(added),
+        requirements=request.requirements,
+        enforce=_chosen(request.enforce, settings.limits.enforce),
+        accounting=_chosen(request.accounting, settings.limits.accounting),
+        monitor=_chosen(request.monitor, settings.job_metrics.enabled),
+        probes=probes_of(request.probes, settings),
+        cpu_list=_cpu_list(request.cpu_list),
+        granularity=request.granularity,
+        interval_s=max(LEAST_INTERVAL_S, interval_s),
+        grace_s=_chosen(request.grace_s, settings.limits.grace),
+        early_signal=request.early_signal,
+        output_dir=request.output_dir,
+        notify=redact_argv(tuple(map(as_text, request.notify))) if request.notify else (),
+        user=here.user,
+        background=request.background,
+        created_by=here.owner,
+        grid_co2_g_per_kwh=settings.energy.grid_co2_g_per_kwh,
+        container=_recorded(container),
+        inputs=inputs_of(request, redacted, cwd or here.cwd, settings),
+        outputs=tuple(map(as_text, outputs_asked(request, here.cwd))) if request.outputs else (),
+        seeds=seeds_of(redacted, params, added if container is not None else {**here.seeds, **added}),
+        rerun_of=request.rerun_of,
+    )
+    secrets = secret_values({**request.env, **request.params}) if params or added else NO_SECRETS
+    job = secrets.hide_in_job(job)
+    if container is not None:
+        from joblens.app.jobs.container_requests import client_env
+
+        inside = client_env(here.environ, request.env, uuid)
+        return PreparedJob(job, argv, inside, cwd, request.notify, secrets)
+    env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
+    return PreparedJob(job, argv, env, cwd, request.notify, secrets)
+
+
+def _without_engine(request: Request) -> Request:
+    """A container that Apptainer makes is a plain command, and as such measured exactly."""
+    from msgspec.structs import replace
+
+    from joblens.agent.containers.order import with_whole_paths
+    from joblens.model.jobs.containers import APPTAINER, apptainer_words
+
+    container = request.container
+    if container is None or container.engine != APPTAINER:
+        return request
+    inside = ("/bin/sh", "-c", request.shell) if request.shell is not None else request.argv
+    words = apptainer_words(with_whole_paths(container), inside, gpus=request.requirements.gpus)
+    env = {**request.env, **{f"APPTAINERENV_{name}": value for name, value in request.env.items()}}
+    return replace(request, argv=words, shell=None, container=None, env=env)
+
+
+def _recorded_additions(request: Request) -> dict[str, str]:
+    """Into a container goes what was asked for and nothing else. That was named one by one, so it is not
+    held to the list of what may be remembered of surroundings: secrets are taken out as they are of
+    parameters."""
+    if not request.env:
+        return {}
+    return _as_texts(redact_env(request.env) if request.container is None else redact_params(request.env))
+
+
+def _cpu_list(text: str | None) -> str:
+    if text is None:
+        return ""
+    from joblens.model.values.cpu_lists import format_cpu_list, parse_cpu_list
+
+    return format_cpu_list(parse_cpu_list(text))
+
+
+def probes_of(asked: str | None, settings: Settings) -> tuple[str, ...] | None:
+    """What was asked for, over what the settings say; None: the default. Raises InputError."""
+    configured = settings.job_metrics.probes
+    if asked is None and configured == "default":
+        return None
+    from joblens.model.jobs.probe_choice import DEFAULT_PROBES, chosen_probes
+
+    chosen = chosen_probes(configured)
+    if asked is not None:
+        chosen = chosen_probes(asked, chosen)
+    return None if chosen == DEFAULT_PROBES else chosen
+
+
+def as_text(word: str) -> str:
+    """What was typed may hold bytes that are no text; they run as they are and are recorded as \\xff."""
+    if word.isascii():
+        return word
+    return os.fsencode(word).decode("utf-8", "backslashreplace")
+
+
+def _shown(text: str) -> str:
+    """What somebody wrote, as it may be remembered."""
+    return redact_text(as_text(text)) if text else ""
+
+
+def _params(params: dict[str, Any]) -> dict[str, Any]:
+    if not params:
+        return {}
+    from joblens.app.wiring.plain_values import plain_params
+
+    return redact_params(plain_params(params))
+
+
+def _as_texts(env: Mapping[str, str]) -> dict[str, str]:
+    return {as_text(name): as_text(value) for name, value in env.items()}
+
+
+def default_name(argv: Sequence[str]) -> str:
+    """The command itself, short enough for a table."""
+    words = [os.path.basename(argv[0]) or argv[0], *argv[1:]] if len(argv) > 1 else [argv[0]]
+    line = " ".join(words) if len(words) > 1 else words[0]
+    line = " ".join(line.split())
+    return line if len(line) <= _NAME_LENGTH else line[: _NAME_LENGTH - 1] + "…"
+
+
+def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
+    """K=V, where V is read as JSON when it is JSON and kept as text otherwise; or a JSON object."""
+    import msgspec
+
+    from joblens.model.values.json_text import decode_json
+
+    params: dict[str, Any] = {}
+    for pair in pairs:
+        if pair.lstrip().startswith("{"):
+            for key, value in _object(pair).items():
+                if key in params:
+                    raise InputError(f"--param {key}: given twice")
+                params[key] = value
+            continue
+        key, separator, text = as_text(pair).partition("=")
+        if not separator or not key:
+            raise InputError(f"--param {as_text(pair)}: expected NAME=VALUE")
+        if key in params:
+            raise InputError(f"--param {key}: given twice")
+        try:
+            params[key] = decode_json(text)
+        except msgspec.DecodeError:
+            params[key] = text
+        else:
+            _refuse_doubles(text)
+    return params
+
+
+def _refuse_doubles(text: str) -> None:
+    """JSON lets a name stand twice and the last one win; whoever wrote both meant something else."""
+    if "{" not in text:
+        return
+    import json
+
+    def checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        seen: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in seen:
+                raise InputError(f"--param {key}: given twice")
+            seen[key] = value
+        return seen
+
+    json.loads(text, object_pairs_hook=checked)
+
+
+def _object(text: str) -> dict[str, Any]:
+    import msgspec
+
+    from joblens.model.values.json_text import decode_json
+
+    try:
+        found = decode_json(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        hint = """in a shell quote it as a whole: -p '{"mesh_size": 64}'"""
+        raise InputError(f"--param {as_text(text)}: not JSON: {error}", hint=hint) from None
+    assert isinstance(found, dict)  # it begins so
+    _refuse_doubles(text)
+    return found
+
+
+def parse_env(pairs: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """NAME=VALUE, or NAME alone to have a variable that is set already in the record."""
+    env: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not name:
+            raise InputError(f"--env {pair}: expected NAME=VALUE")
+        if not separator and name not in environ:
+            raise InputError(f"--env {name}: it is not set here", hint=f"write --env {name}=VALUE")
+        env[name] = value if separator else environ[name]
+    return env
+
+
+def parse_early_signal(text: str) -> EarlySignal:
+    """'USR1@60' or '10@2m': which signal, and how long before the time-out."""
+    import signal
+
+    from joblens.model.values.units import parse_duration
+
+    name, separator, lead = text.partition("@")
+    bare = name.upper().removeprefix("SIG")
+    known = {signals.name: signals.value for signals in signal.Signals}
+    number = int(bare[:4]) if bare.isascii() and bare.isdigit() else known.get(f"SIG{bare}", 0)
+    if not separator:
+        raise InputError(f"--signal {text}: expected NAME@TIME", hint="for one: --signal USR1@60")
+    if not 1 <= number < signal.NSIG:
+        raise InputError(
+            f"--signal {text}: there is no signal '{name}'",
+            hint="`kill -l` lists them; for one: --signal USR1@60",
+        )
+    try:
+        return EarlySignal(number, parse_duration(lead))
+    except InputError as error:
+        raise InputError(f"--signal {text}: {error}", hint=error.hint) from error
+
+
+def parse_notify(text: str | None) -> tuple[str, ...]:
+    if not text:
+        return ()
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"--notify {text}: {error}") from error
+    return tuple(words)
+
+
+def _recorded(container: ContainerJob | None) -> ContainerJob | None:
+    """Paths in it are what the client goes by, so they are whole."""
+    if container is None:
+        return None
+    from joblens.agent.containers.order import with_whole_paths
+
+    return with_whole_paths(container)
+
+
+def _default_tool(argv: tuple[str, ...], shell: str | None, container: ContainerJob | None = None) -> str:
+    if shell is None and not argv and container is not None:
+        return os.path.basename(container.image).partition(":")[0]
+    return "sh" if shell is not None else os.path.basename(argv[0])
+
+
+def _default_script(argv: tuple[str, ...], shell: str | None, *, is_in_container: bool) -> str:
+    """The first argument that is a file: the script an interpreter was given."""
+    if shell is not None or is_in_container:
+        return ""
+    for word in argv[1:3]:
+        if not word.startswith("-"):
+            return os.path.basename(word) if os.path.isfile(word) else ""
+    return ""
+
+
+def _job_dir(asked: str | None, current: str) -> str:
+    if asked is None:
+        if not current:
+            raise LaunchError(
+                "the current directory does not exist any more", hint="cd to another one, or give --cwd"
+            )
+        return current
+    if not asked or (not current and not os.path.isabs(asked)):
+        raise InputError(f"--cwd '{asked}': cannot be found from here", hint="give the whole path")
+    path = os.path.normpath(os.path.join(current, asked))
+    if not os.path.isdir(path):
+        raise InputError(f"--cwd {asked}: there is no such directory")
+    return path
+
+
+def _current_dir() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""  # removed under us; only a job that says where else to run can start
+
+
+def _chosen(asked: Any, default: Any) -> Any:
+    return default if asked is None else asked

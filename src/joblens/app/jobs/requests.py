@@ -1,0 +1,251 @@
+"""One command as a user asks for it, on the command line or from Python, and what it has to be like before
+anything is begun."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.app.wiring.exec_strings import check_word
+from joblens.model.errors import InputError
+from joblens.model.jobs.job import Accounting, ContainerJob, EarlySignal, Granularity, Requirements
+
+LEAST_INTERVAL_S = 0.05
+MOST_CPUS = 1_000_000
+# As in model.units, which a plain command does without.
+_MOST_BYTES = 2**63
+_FOREVER_S = 1e11
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """One command as the user asked for it, before defaults. Holds secrets: never stored."""
+
+    argv: tuple[str, ...] = ()
+    shell: str | None = None
+    name: str = ""
+    tool: str = ""
+    script: str = ""
+    external_id: str | None = None
+    params: dict[str, Any] = {}
+    tags: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    requirements: Requirements = Requirements()
+    enforce: bool | None = None
+    accounting: Accounting | None = None
+    monitor: bool | None = None
+    probes: str | None = None  # as model.probe_choice reads it
+    cpu_list: str | None = None  # as model.cpu_lists reads it; None: whatever CPUs there are
+    granularity: Granularity = Granularity.SUMMARY
+    interval_s: float | None = None
+    grace_s: float | None = None
+    early_signal: EarlySignal | None = None
+    output_dir: str = ""
+    notify: tuple[str, ...] = ()
+    background: bool = False
+    inputs: tuple[str, ...] = ()  # paths and patterns, from where the job runs
+    outputs: tuple[str, ...] = ()
+    rerun_of: str = ""
+    container: ContainerJob | None = None
+
+
+class UnusableValue(InputError):
+    """A value that is out of its bounds. The command line tells it as it was typed."""
+
+    def __init__(self, name: str, value: object, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{name} {value}: {reason}", hint=hint)
+        self.name = name
+        self.reason = reason
+
+
+_NO_REQUIREMENTS = Requirements()
+
+
+def check_request(request: Request) -> None:
+    """Raises InputError for the first thing that cannot be used."""
+    _check_command(request)
+    _check_texts(request)
+    if request.env:
+        _check_env(request.env)
+    if request.requirements != _NO_REQUIREMENTS:
+        _check_requirements(request.requirements)
+    _check_times(request)
+    if request.cpu_list is not None:
+        _check_cpu_list(request, request.cpu_list)
+    if request.container is not None:
+        from joblens.app.jobs.container_requests import check_container
+
+        check_container(request.container, cwd=request.cwd, accounting=request.accounting)
+
+
+def seconds_of(name: str, value: str | float | None) -> float | None:
+    """What was given for `name`, as text such as '1h30m' or as seconds."""
+    if not isinstance(value, str):
+        return value
+    from joblens.model.values.units import parse_duration
+
+    try:
+        return parse_duration(value)
+    except InputError as error:
+        raise InputError(f"{name}: {error}", hint=error.hint) from error
+
+
+def bytes_of(name: str, value: str | int | None) -> int | None:
+    if not isinstance(value, str):
+        return value
+    from joblens.model.values.units import parse_size
+
+    try:
+        return parse_size(value)
+    except InputError as error:
+        raise InputError(f"{name}: {error}", hint=error.hint) from error
+
+
+def memory_of(name: str, value: str | int | None) -> int | None:
+    """The same of memory that a job may use, or jobs together. Raises InputError for what nothing runs in."""
+    size = bytes_of(name, value)
+    if type(size) is not int or size <= 0:
+        return size  # said by `check_request`
+    from joblens.model.values.units import small_memory
+
+    problem = small_memory(size, value)
+    if problem:
+        raise InputError(f"{name}: {problem}")
+    return size
+
+
+def command_of(command: Any) -> tuple[tuple[str, ...], str | None]:
+    """-> (words, None) for a list, ((), line) for a shell line."""
+    if isinstance(command, str):
+        return (), command
+    try:
+        return tuple(word if type(word) is str else _path(word) for word in command), None
+    except TypeError:
+        raise InputError(
+            f"command {command!r}: expected a list of texts, or one text as a shell line"
+        ) from None
+
+
+def _path(word: Any) -> str:
+    path = os.fspath(word)
+    if not isinstance(path, str):
+        raise TypeError
+    return path
+
+
+def mapping_of(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} {value!r}: expected names with values, a dict")
+    return dict(value)
+
+
+def tags_of(tags: Any) -> tuple[str, ...]:
+    return texts_of("tags", tags)
+
+
+def texts_of(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise InputError(f"{name} {value!r}: expected a list of texts")
+    return tuple(os.fspath(each) if isinstance(each, os.PathLike) else each for each in value)
+
+
+def _check_command(request: Request) -> None:
+    if request.shell is not None:
+        if request.argv:
+            raise InputError("both --shell and a command were given", hint="put the whole line into --shell")
+        check_word("command", request.shell)
+        if not request.shell.strip():
+            raise InputError("the shell line is empty", hint="give a command")
+    elif not request.argv and request.container is not None:
+        return  # the image says what runs
+    elif not request.argv or not request.argv[0]:
+        verb = "submit" if request.background else "run"
+        raise InputError("no command was given", hint=f"joblens {verb} -- COMMAND ARGUMENTS…")
+    for word in request.argv:
+        check_word("command", word)
+
+
+def _check_texts(request: Request) -> None:
+    for name in ("name", "tool", "script", "output_dir"):
+        value = getattr(request, name)
+        if value != "":
+            check_word(name, value)
+    for tag in request.tags:
+        check_word("tags", tag)
+        if not tag:
+            raise InputError("a tag is empty")
+    if request.external_id is not None:
+        check_word("id", request.external_id)
+        if not request.external_id:
+            raise InputError("the id is empty", hint="leave it out, or give one such as my-task-123")
+    if request.cwd is not None:
+        check_word("cwd", request.cwd)
+    for word in request.notify:
+        check_word("notify", word)
+    for name in ("inputs", "outputs"):
+        for path in getattr(request, name):
+            check_word(name, path)
+            if not path:
+                raise InputError(f"--{name[:-1]}: the path is empty")
+
+
+def _check_env(env: Mapping[Any, Any]) -> None:
+    for name, value in env.items():
+        check_word(f"env {name}", name)
+        if not name or "=" in name:
+            raise InputError(f"env {name}: not a name a variable can have")
+        check_word(f"env {name}", value)
+
+
+def _check_requirements(asked: Requirements) -> None:
+    _check_number("cpus", asked.cpus, most=MOST_CPUS, unit="a number of CPUs")
+    _check_number(
+        "memory", asked.memory_bytes, most=_MOST_BYTES, unit="a size such as 512m or 2g", whole=True
+    )
+    _check_number("pids", asked.pids, most=_MOST_BYTES, unit="a number of processes", whole=True)
+    _check_number("timeout", asked.timeout_s, most=_FOREVER_S, unit="a time such as 90 or 1h30m")
+
+
+def _check_cpu_list(request: Request, text: str) -> None:
+    from joblens.model.values.cpu_lists import format_cpu_list, parse_cpu_list
+
+    check_word("cpu_list", text)
+    wanted = parse_cpu_list(text)
+    usable = os.sched_getaffinity(0)
+    missing = [cpu for cpu in wanted if cpu not in usable]
+    if missing:
+        raise InputError(
+            f"CPU list '{text}': CPU {format_cpu_list(missing)} cannot be used here",
+            hint=f"there is {format_cpu_list(usable)}",
+        )
+    cpus = request.requirements.cpus
+    if cpus is not None and cpus > len(wanted):
+        raise InputError(
+            f"CPU list '{text}': {cpus:g} CPUs were asked for, and the list has {len(wanted)}",
+            hint="give a longer list, or fewer CPUs",
+        )
+
+
+def _check_times(request: Request) -> None:
+    interval_s = request.interval_s
+    _check_number("interval", interval_s, most=_FOREVER_S, unit="a time such as 1 or 500ms")
+    if interval_s is not None and interval_s < LEAST_INTERVAL_S:
+        hint = "sampling faster costs more than it tells"
+        raise UnusableValue("interval", f"{interval_s:g}", "at least 50ms", hint=hint)
+    if request.early_signal is not None and request.requirements.timeout_s is None:
+        raise InputError("--signal needs --timeout: it is sent some time before the time-out")
+
+
+def _check_number(name: str, value: Any, *, most: float, unit: str, whole: bool = False) -> None:
+    if value is None:
+        return
+    kinds = (int,) if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise UnusableValue(name, repr(value), f"must be {unit}")
+    if not value > 0:
+        raise UnusableValue(name, f"{value:g}", "must be more than 0", hint=f"give {unit}")
+    if not value < most:
+        raise UnusableValue(name, f"{value:g}", "too large", hint=f"give {unit}")

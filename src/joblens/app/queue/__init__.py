@@ -1,0 +1,1 @@
+"""Jobs for workers: submit, notify, watch; tools, TaskPipeline, the worker process."""

@@ -1,0 +1,68 @@
+"""Worker started on demand, which ends when there is no job: `python -m joblens.app.queue.embedded_worker`.
+
+There is one for each user and store. It needs no broker: a process that queues a job sends it a signal, and
+it polls the store every second."""
+
+import signal
+from collections.abc import Callable
+
+from joblens.agent.launcher.enclosing_job import is_inside_a_job
+from joblens.agent.runtime.locks import SupervisorLock
+from joblens.app.wiring.detached_process import start_detached, wake
+from joblens.app.wiring.drivers import store_name
+from joblens.app.wiring.paths import spool_dir
+from joblens.model.errors import SupervisorError
+from joblens.model.settings import Settings
+
+_LOCK = "worker"
+
+
+def worker_lock(settings: Settings) -> SupervisorLock:
+    return SupervisorLock(spool_dir(store_name(settings)), _LOCK)
+
+
+def wake_worker(settings: Settings, config: str | None = None) -> None:
+    """Tells the worker of this user and store to look now, or starts it. Raises SupervisorError."""
+    wake(worker_lock(settings), _LOCK, settings, lambda: _start_worker(settings, config))
+
+
+def _start_worker(settings: Settings, config: str | None) -> None:
+    if is_inside_a_job():
+        raise SupervisorError(
+            "this command runs inside a job, and a worker that it starts would end with that job",
+            hint="start one before, outside of the job: joblens worker &",
+        )
+    start_detached("joblens.app.queue.embedded_worker", "worker", settings, config)
+
+
+def work(settings: Settings, when_there: Callable[[], None] = lambda: None) -> bool:
+    """Until it has been idle for so long as the settings say; False when another one is at work already.
+    `when_there` is called once one is, be it this or the other."""
+    # Before the lock: a signal may come as soon as it is held, and would end a process that does not listen.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it outlives the terminal
+    lock = worker_lock(settings)
+    is_first = lock.take()
+    if is_first:
+        from joblens.app.queue.worker import run_embedded
+
+        run_embedded(settings, lock, log, when_there)
+    else:
+        when_there()
+    return is_first
+
+
+def log(text: str) -> None:
+    from joblens.app.wiring.background_process import log_line
+
+    log_line("worker", text)
+
+
+def main() -> None:
+    from joblens.app.wiring.background_process import begin_service
+
+    begin_service("worker", work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,325 @@
+"""Tasks on a queue, from a Python program: submit, follow, wait, cancel, one by one or many together."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from joblens.app.jobs.requests import mapping_of
+from joblens.app.queue.health import queue_health
+from joblens.app.queue.notifiers import broker_of
+from joblens.app.queue.queueing import (
+    QueueRequest,
+    QueueStore,
+    cancel_all_queued,
+    cancel_queued,
+    enqueue,
+    open_queue_store,
+)
+from joblens.app.queue.task_arguments import (
+    check_count,
+    check_interval,
+    check_timeout,
+    grid_combinations,
+    ident_of,
+    idents_of,
+    tasks_given,
+)
+from joblens.app.queue.task_results import parallel_form, result_form
+from joblens.app.queue.tool_tasks import read_tasks, request_of_task, tools_here
+from joblens.app.queue.watching import (
+    find_tasks,
+    new_workflow_id,
+    reminder,
+    states_until_final,
+    submit_together,
+    task_status,
+    workflow_status,
+)
+from joblens.app.wiring.drivers import warn_in_python
+from joblens.app.wiring.settings import load_settings
+from joblens.model.errors import InputError
+from joblens.model.jobs.job import Record, Status
+from joblens.spec.tools.task_list import WrittenTask
+
+Form = dict[str, Any]
+Callback = Callable[[Form], object]
+
+
+class TaskIds(list[str]):
+    """The ids of tasks that were submitted together, in their order, and the id of the whole."""
+
+    workflow_id: str = ""
+
+
+class TaskPipeline:
+    """Needs no server: without a broker and without a worker, one is started here when there is work.
+
+    Every method that takes a task's id takes what other commands take for a job: the UUID, a unique part of
+    it, or its number. An id that no job has raises UnknownJob."""
+
+    def __init__(
+        self,
+        broker: str | None = None,
+        *,
+        store: str | None = None,
+        queue: str | None = None,
+        config: str | None = None,
+    ) -> None:
+        wanted = {"queue.broker": broker, "store.url": store, "queue.name": queue}
+        overrides = {name: text for name, text in wanted.items() if text is not None}
+        self._settings = load_settings(config=config, overrides=overrides).settings
+        if self._settings.queue.broker:
+            broker_of(self._settings)  # one that cannot be understood is told now
+        self._config = config
+        self._submitted: list[str] = []
+
+    # ---- one task
+
+    def submit_task(
+        self, tool: str, script: str, params: Mapping[str, Any] | None = None, **more: Any
+    ) -> str:
+        """-> its id. `more`: what else a task of a workflow file may say (name, device, container, queue,
+        label, retry_lost, timeout, cpus, memory, tags)."""
+        task = {"tool": tool, "script": script, "params": mapping_of("params", params), **more}
+        requests = self._requests(read_tasks([task]))
+        (record,) = enqueue(requests, self._settings, self._config, warn_in_python)
+        self._submitted.append(record.job.uuid)
+        return record.job.uuid
+
+    def get_task_status(self, task_id: str) -> Form:
+        with self._opened() as store:
+            return task_status(store, store.find(ident_of(task_id)))
+
+    def monitor_task(
+        self, task_id: str, callback: Callback | None = None, poll_interval: float = 2.0
+    ) -> Form:
+        """Calls `callback` with the status now, every `poll_interval` s, and at its end. -> the last."""
+        check_interval(poll_interval)
+        with self._opened() as store:
+            uuid = store.find(ident_of(task_id)).job.uuid
+            for _ in self._states(store, [uuid], None, poll_interval):
+                status = task_status(store, store.find(uuid))
+                if callback is not None:
+                    callback(status)
+                if status["ready"]:
+                    return status
+        raise AssertionError("a job that has ended is ready")
+
+    def wait_for_task(self, task_id: str, timeout: float | None = None) -> Form:
+        """-> its result, whether it succeeded or not. TimeoutError when the time is up; the task goes on."""
+        check_timeout(timeout)
+        with self._opened() as store:
+            uuid = store.find(ident_of(task_id)).job.uuid
+            for _ in self._states(store, [uuid], timeout):
+                pass
+            return _result(store.find(uuid))
+
+    def cancel_task(self, task_id: str) -> bool:
+        """False: it had ended already. One that waits ends at once, one that runs within moments, with
+        everything it started."""
+        with self._opened() as store:
+            return cancel_queued(store.find(ident_of(task_id)), store, self._settings, self._config)
+
+    # ---- many tasks
+
+    def submit_workflow(self, tasks: Sequence[Mapping[str, Any]], sequential: bool = True) -> TaskIds:  # noqa: FBT001, FBT002
+        """All or none. `sequential`: each begins when the one before has succeeded; after one that did not,
+        the rest is cancelled."""
+        return self._submit(read_tasks(tasks_given(tasks)), sequential=sequential)
+
+    def cancel_workflow(self, task_ids: str | Sequence[str]) -> int:
+        """All of its tasks that have not ended. -> how many that were."""
+        with self._opened() as store:
+            records = [store.find(uuid) for uuid in self._found(store, task_ids)]
+            return cancel_all_queued(records, store, self._settings, self._config)
+
+    def get_workflow_status(self, task_ids: str | Sequence[str]) -> Form:
+        with self._opened() as store:
+            return workflow_status(store, self._found(store, task_ids))
+
+    def wait_for_workflow(
+        self,
+        task_ids: str | Sequence[str],
+        timeout: float | None = None,
+        callback: Callback | None = None,
+        poll_interval: float = 2.0,
+    ) -> Form:
+        """-> the status at the end, with the results. `callback` gets the status every `poll_interval`
+        seconds. TimeoutError when the time is up; the tasks go on."""
+        check_interval(poll_interval)
+        check_timeout(timeout)
+        with self._opened() as store:
+            uuids = self._found(store, task_ids)
+            told_at = -poll_interval
+            for _ in self._states(store, uuids, timeout):
+                if callback is not None and time.monotonic() - told_at >= poll_interval:
+                    callback(workflow_status(store, uuids))
+                    told_at = time.monotonic()
+            status = workflow_status(store, uuids)
+        if callback is not None:
+            callback(status)
+        return status | {"results": [task["result"] for task in status["tasks"]]}
+
+    def submit_batch_workflow(
+        self,
+        tasks: Sequence[Mapping[str, Any]],
+        batch_size: int = 5,
+        callback: Callback | None = None,
+    ) -> TaskIds:
+        """Side by side within a batch, and one batch after the other: returns when the last one has ended.
+        `callback` gets the status of every batch at its end, with `batch` and `batches`."""
+        check_count("batch_size", batch_size)
+        read = read_tasks(tasks_given(tasks))
+        batches = [read[first : first + batch_size] for first in range(0, len(read), batch_size)]
+        self._requests(read)  # what is wrong with any of them is told before the first begins
+        ids = TaskIds()
+        ids.workflow_id = new_workflow_id()
+        for place, batch in enumerate(batches, start=1):
+            submitted = self._submit(batch, workflow_id=ids.workflow_id)
+            ids += submitted
+            status = self.wait_for_workflow(submitted)
+            if callback is not None:
+                callback(status | {"batch": place, "batches": len(batches)})
+        return ids
+
+    def parameter_sweep(
+        self,
+        tool: str,
+        script: str,
+        param_grid: Mapping[str, Sequence[Any]],
+        callback: Callback | None = None,
+        *,
+        wait: bool = True,
+    ) -> list[Form]:
+        """Every combination of the values, side by side. -> one entry for each, in the order of the grid:
+        {params, task_id, state, result}. `callback` gets each entry when its task has ended."""
+        combinations = grid_combinations(param_grid)
+        tasks = [{"tool": tool, "script": script, "params": params} for params in combinations]
+        ids = self._submit(read_tasks(tasks))
+        entries = [
+            {"params": params, "task_id": uuid, "state": "PENDING", "result": None}
+            for params, uuid in zip(combinations, ids, strict=True)
+        ]
+        if not wait:
+            return entries
+        by_uuid = dict(zip(ids, entries, strict=True))
+        with self._opened() as store:
+            for states in self._states(store, ids, None):
+                for uuid, entry in by_uuid.items():
+                    if entry["result"] is None and states[uuid].is_final:
+                        status = task_status(store, store.find(uuid))
+                        entry.update(state=status["state"], result=status["result"])
+                        if callback is not None:
+                            callback(entry)
+        return entries
+
+    def wait_for_any(self, task_ids: Sequence[str], timeout: float | None = None) -> Form:
+        """-> the status, with the result, of the one that ended first. TimeoutError when the time is up."""
+        check_timeout(timeout)
+        with self._opened() as store:
+            uuids = self._found(store, task_ids)
+            for states in self._states(store, uuids, timeout):
+                ended = [store.find(uuid) for uuid in uuids if states[uuid].is_final]
+                if ended:
+                    first = min(ended, key=lambda each: each.outcome.ended_at_us if each.outcome else 0)
+                    return task_status(store, first)
+        raise InputError("there is no task to wait for", hint="give the ids of one or more tasks")
+
+    def get_parallel_execution_stats(self, task_ids: str | Sequence[str]) -> Form:
+        with self._opened() as store:
+            return parallel_form([store.find(uuid) for uuid in self._found(store, task_ids)])
+
+    # ---- the system
+
+    def health_check(self) -> Form:
+        """`status` is healthy or unhealthy; `problems` says why. Never raises for what is down."""
+        return queue_health(self._settings)
+
+    def list_available_simulations(self) -> Form:
+        """The tools, with their scripts and parameters."""
+        return {
+            name: {
+                "description": tool.description,
+                "scripts": list(tool.scripts),
+                "parameters": {
+                    script: {key: each.default for key, each in about.parameters.items()}
+                    for script, about in tool.scripts.items()
+                },
+            }
+            for name, tool in tools_here().items()
+        }
+
+    def cleanup(self) -> int:
+        """Cancels what this pipeline has submitted and what has not ended. -> how many that were."""
+        with self._opened() as store:
+            states = store.states(self._submitted)
+            left = [uuid for uuid in self._submitted if uuid in states and not states[uuid].is_final]
+            ended = cancel_all_queued(
+                [store.find(uuid) for uuid in left], store, self._settings, self._config
+            )
+        self._submitted.clear()
+        return ended
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """A block that was left by an error leaves no tasks behind."""
+        if kind is not None:
+            self.cleanup()
+
+    # ---- inside
+
+    @contextmanager
+    def _opened(self) -> Iterator[QueueStore]:
+        """For one call only: a program may fork, and use a pipeline from several threads."""
+        with closing(open_queue_store(self._settings)) as store:
+            yield store
+
+    def _requests(self, tasks: Sequence[WrittenTask]) -> list[QueueRequest]:
+        return [request_of_task(task, self._settings) for task in tasks]
+
+    def _submit(
+        self, tasks: Sequence[WrittenTask], *, sequential: bool = False, workflow_id: str = ""
+    ) -> TaskIds:
+        submitted = submit_together(
+            self._requests(tasks),
+            self._settings,
+            self._config,
+            warn_in_python,
+            sequential=sequential,
+            workflow_id=workflow_id,
+        )
+        ids = TaskIds(submitted.uuids)
+        ids.workflow_id = submitted.workflow_id
+        self._submitted += ids
+        return ids
+
+    def _found(self, store: QueueStore, task_ids: str | Sequence[str]) -> list[str]:
+        """UUIDs of the tasks; the id of a workflow stands for all of its tasks."""
+        return [record.job.uuid for ident in idents_of(task_ids) for record in find_tasks(store, ident)]
+
+    def _states(
+        self, store: QueueStore, uuids: Sequence[str], timeout: float | None, poll_s: float | None = None
+    ) -> Iterator[dict[str, Status]]:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        care = reminder(self._settings, store, self._config)
+        for states in states_until_final(store, uuids, care, poll_s, deadline):
+            yield states
+            if deadline is not None and time.monotonic() >= deadline and not _all_final(states):
+                left = sum(not status.is_final for status in states.values())
+                raise TimeoutError(f"{left} of {len(uuids)} tasks have not ended after {timeout:g} s")
+
+
+def _all_final(states: Mapping[str, Status]) -> bool:
+    return all(status.is_final for status in states.values())
+
+
+def _result(record: Record) -> Form:
+    result = result_form(record)
+    assert result is not None  # it has ended
+    return result

@@ -1,0 +1,217 @@
+"""One job of a tool: its script found, its program looked up, its parameters in the form they travel in."""
+
+import os
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
+
+from joblens.app.jobs.requests import Request
+from joblens.app.queue.tool_programs import command_here, left_to_worker, named_command
+from joblens.model.delivery import RetryLost, ToolPrograms
+from joblens.model.errors import ToolError
+from joblens.model.jobs.job import ContainerJob, Requirements
+from joblens.model.tool import OWN_FOLDER, Tool, ToolDevice, ToolScript, container_in_folder
+from joblens.plan.tools.command import fill_command, fill_variables, pass_parameters, whole_cpus
+from joblens.plan.tools.parameters import check_parameters
+from joblens.spec.formats.words import any_of, nearest_word
+
+_FOLDER_INSIDE = "/joblens"  # of a container: where the job's own folder is
+_SCRIPTS_INSIDE = "/joblens-script"
+_MOST_SCRIPT_BYTES = 2**20
+
+
+class ToolRun(Struct, frozen=True, kw_only=True):
+    """What a worker is to run, and what its record says. Holds secrets: never stored."""
+
+    tool: str
+    script: str  # as it was given
+    params: dict[str, Any]
+    argv: tuple[str, ...]
+    programs: ToolPrograms | None = None  # of `argv`, to be found by the worker
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str = ""  # '': a folder of the job's own
+    files: dict[str, str] = field(default_factory=dict)  # texts to put there before it starts
+    container: ContainerJob | None = None
+    requirements: Requirements = Requirements()
+    artifacts: tuple[str, ...] = ()
+    retry_lost: RetryLost = RetryLost.SAFE
+    device: str = ""
+
+
+class Choices(Struct, frozen=True, kw_only=True):
+    """What is said beside the tool, the script and its parameters."""
+
+    device: str = ""
+    cwd: str = ""  # where it was submitted
+    requirements: Requirements | None = None
+    container: "str | ContainerJob | None" = None
+    env: dict[str, str] = field(default_factory=dict)
+    here: bool = True  # it is for this machine
+
+
+def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) -> ToolRun:
+    device = _device(tool, choices.device)
+    path, own = _script(tool, script, choices.cwd)
+    checked = check_parameters(
+        script, {**device.params, **params}, own.parameters if own is not None else None
+    )
+    passed = pass_parameters(tool, checked)
+    files = dict(passed.files)
+    is_carried = own is not None and tool.own_folder
+    word = os.path.basename(path) if is_carried else path
+    if is_carried:
+        files[word] = _text_of(path)
+    inside = _container(tool, choices.container)
+    outside: MutableMapping[str, str] = (
+        os.environ if inside is None else {}
+    )  # inside, variables of this machine mean nothing
+    variables = _variables(tool, device, outside)
+    variables.update(passed.env)
+    variables.update(choices.env)
+    if inside is not None:
+        inside, word = _with_places(inside, word, "" if tool.own_folder else choices.cwd)
+        if inside.user:
+            variables.setdefault("HOME", inside.workdir)  # that user may have none inside
+    named = ChainMap(variables, outside)
+    asked = _merged(tool.requirements, choices.requirements)
+
+    def fill(program: str, interpreter: tuple[str, ...]) -> tuple[str, ...]:
+        return fill_command(
+            tuple(fill_variables(each, named, tool.name) for each in tool.command),
+            {"program": program, "script": word, "cpus": str(whole_cpus(asked.cpus))},
+            {"params...": passed.words, "device...": device.arguments, "interpreter...": interpreter},
+        )
+
+    is_here = choices.here and inside is None
+    is_left_to_worker = not choices.here and inside is None
+    return ToolRun(
+        tool=tool.name,
+        script=script,
+        params={**device.params, **params},
+        argv=command_here(tool, script, own, fill) if is_here else named_command(tool, script, fill),
+        programs=left_to_worker(tool, script, own, fill) if is_left_to_worker else None,
+        env=variables,
+        cwd="" if tool.own_folder or inside is not None else choices.cwd,
+        files=files,
+        container=inside,
+        requirements=asked,
+        artifacts=tool.artifacts,
+        retry_lost=tool.retry_lost,
+        device=choices.device,
+    )
+
+
+def _variables(tool: Tool, device: ToolDevice, outside: Mapping[str, str]) -> dict[str, str]:
+    written = {**tool.env, **device.env}
+    return {name: fill_variables(text, outside, tool.name) for name, text in written.items()}
+
+
+def placed(run: ToolRun, folder: str) -> ToolRun:
+    """With its files in that folder, which becomes its working directory: for whoever runs it himself."""
+    for name, text in run.files.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    if run.container is not None:
+        return replace(run, container=container_in_folder(run.container, folder))
+    return replace(run, cwd=run.cwd or folder)
+
+
+def request_of(run: ToolRun) -> Request:
+    """For running it on this machine without a queue, once it is `placed`."""
+    return Request(
+        argv=run.argv,
+        name=f"{run.tool} {os.path.basename(run.script)}",
+        tool=run.tool,
+        script=run.script,
+        params=run.params,
+        env=run.env,
+        cwd=run.cwd or None,
+        requirements=run.requirements,
+        container=run.container,
+    )
+
+
+# ---- scripts ----------------------------------------------------------------------------------------------
+
+
+def _script(tool: Tool, script: str, cwd: str) -> tuple[str, ToolScript | None]:
+    """-> its path, and what is known of it if it came with the tool. A file that is there goes first."""
+    if not script:
+        raise ToolError(f"{tool.name}: no script was given", hint=_own_scripts(tool))
+    if tool.suffixes and not script.endswith(tool.suffixes):
+        raise ToolError(f"{tool.name} runs scripts that end with {any_of(tool.suffixes)}, not {script}")
+    path = os.path.normpath(os.path.join(cwd, os.path.expanduser(script)))
+    if os.path.isfile(path):
+        if not os.access(path, os.R_OK):
+            raise ToolError(f"{path} cannot be read: no permission")
+        return path, None
+    own = tool.scripts.get(script)
+    if own is not None:
+        if not os.path.isfile(own.path):
+            raise ToolError(f"{own.path}, the script '{script}' of {tool.name}, is not there")
+        return own.path, own
+    near = nearest_word(script, tool.scripts)
+    hint = f"did you mean '{near}'?" if near else _own_scripts(tool)
+    what = "is a directory" if os.path.isdir(path) else "is not there"
+    raise ToolError(f"script {script}: {path} {what}, and {tool.name} has none of that name", hint=hint)
+
+
+def _own_scripts(tool: Tool) -> str:
+    return f"{tool.name} comes with {', '.join(tool.scripts)}" if tool.scripts else "give the path of a file"
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_MOST_SCRIPT_BYTES + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ToolError(f"{path} cannot be read: {error}") from error
+    if len(text) > _MOST_SCRIPT_BYTES:
+        raise ToolError(f"{path} is too large for a script: more than 1 MiB")
+    return text
+
+
+# ---- where it runs ----------------------------------------------------------------------------------------
+
+
+def _device(tool: Tool, device: str) -> ToolDevice:
+    if device in tool.devices:
+        return tool.devices[device]
+    if device in ("", "cpu"):
+        return ToolDevice()
+    known = any_of(["cpu", *(name for name in tool.devices if name != "cpu")])
+    raise ToolError(f"{tool.name} does not say how it runs on '{device}'; it knows {known}")
+
+
+def _merged(usual: Requirements, given: Requirements | None) -> Requirements:
+    if given is None:
+        return usual
+    changes = {one.name: getattr(given, one.name) for one in fields(Requirements)}
+    return replace(usual, **{name: value for name, value in changes.items() if value is not None})
+
+
+def _container(tool: Tool, given: "str | ContainerJob | None") -> ContainerJob | None:
+    if isinstance(given, ContainerJob):
+        return given
+    if not given:
+        return tool.container
+    if tool.container is not None:
+        return replace(tool.container, image=given)
+    return ContainerJob(image=given)
+
+
+def _with_places(container: ContainerJob, script: str, cwd: str) -> tuple[ContainerJob, str]:
+    """-> with the working directory and the script's folder inside, and the script's path there."""
+    volumes = list(container.volumes)
+    workdir = container.workdir or cwd or _FOLDER_INSIDE
+    volumes.append(f"{cwd or OWN_FOLDER}:{workdir}")
+    if os.path.isabs(script):
+        volumes.append(f"{os.path.dirname(script)}:{_SCRIPTS_INSIDE}:ro")
+        script = f"{_SCRIPTS_INSIDE}/{os.path.basename(script)}"
+    user = container.user
+    if not user and os.getuid() != 0:
+        user = f"{os.getuid()}:{os.getgid()}"
+    return replace(container, volumes=tuple(volumes), workdir=workdir, user=user), script

@@ -1,0 +1,460 @@
+"""Wires up a worker: store, journal, fences, broker, signals."""
+
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+import joblens
+from joblens.agent.cgroups.login_session import name_stop, stop_reason, system_unit
+from joblens.agent.clusters.lost_tickets import PLACE
+from joblens.agent.nodes.jobs import NodeDesks
+from joblens.agent.queue.claimed_jobs import ClaimedJob
+from joblens.agent.queue.lost_claims import PID_NAMESPACE
+from joblens.agent.queue.node_worker import NodeWorker
+from joblens.agent.queue.outcomes import WorkedOutcomes
+from joblens.agent.queue.worker import QueueWorker
+from joblens.agent.queue.worker_plan import WorkerPlan, WorkerView
+from joblens.agent.recovery.sweeping import sweep
+from joblens.agent.runtime.locks import SupervisorLock, remove_idle_folders
+from joblens.agent.runtime.payload import Payload
+from joblens.agent.session.context import Kit
+from joblens.app.jobs.after_jobs import AfterJobs
+from joblens.app.jobs.supervisor import allow_many_files
+from joblens.app.wiring.child_store import keep_passwords_from_jobs, store_environment
+from joblens.app.wiring.drivers import logs_root, open_deliveries, store_name
+from joblens.app.wiring.kit_journals import KitJournals
+from joblens.app.wiring.machine_capacity import less_reserve
+from joblens.app.wiring.owning import OwnLog, close_kit, current_user, open_kit
+from joblens.app.wiring.paths import spool_dir
+from joblens.app.wiring.restarting import Installation, restart
+from joblens.model.clusters.placing import PlaceEnding, is_for_any_worker
+from joblens.model.delivery import Claim, WorkerInfo
+from joblens.model.errors import JoblensError
+from joblens.model.jobs.job import Granularity, Placement, Record, Status
+from joblens.model.settings import Settings
+from joblens.ports.bell import Bell, Hearing
+from joblens.ports.hiring import Ear
+from joblens.ports.store import Store
+from joblens.probes.cgroup.layout import CgroupLayout, read_layout
+from joblens.probes.host.machine import usable_cpus, usable_gpus, usable_memory_bytes
+from joblens.stores.wrappers.fenced import FencedStore
+from joblens.stores.wrappers.journal import JournaledStore
+
+Tell = Callable[[str], None]
+_UPKEEP_S = 60.0  # between looks at what is to be kept
+_HEARING_PATIENCE_S = 5.0
+_UPGRADE_LOOK_S = 1.0
+_ANSWER_LEAST_S, _ANSWER_MOST_S = 3.0, 15.0
+_ENDS_WAIT_S = 0.25  # between a signal to the first process of a place and that to the last
+
+
+class HiredFor(Struct, frozen=True, kw_only=True):
+    """What one is told that a run's driver had a cluster start."""
+
+    tickets: tuple[str, ...] = ()
+    memory_bytes: int | None = None  # None: what it finds it was given
+    gpus: tuple[str, ...] | None = None
+    ends_at_s: float | None = None  # by the monotonic clock
+    placement: Placement | None = None
+    place: str = ""  # the cluster's own id of it
+    user: str = ""
+    ear: Ear | None = None  # by which it is told of tickets
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    # Asks the cluster why it ends the allocation; may wait for some seconds. None: it gives jobs back.
+    why_ended: Callable[[], PlaceEnding | None] | None = None
+
+
+class WorkerOptions(Struct, frozen=True, kw_only=True):
+    """What is said when it is started."""
+
+    concurrency: int | None = None  # None: one job for each CPU
+    queues: tuple[str, ...] = ()  # (): the one the settings name
+    labels: tuple[str, ...] = ()  # (): it takes jobs without a label
+    name: str = ""  # how it begins; '': with host and process
+    any_user: bool = False
+    hired: HiredFor | None = None
+
+
+class Watching(WorkerView):
+    """Tells people, and does what follows the end of a job."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        log: OwnLog,
+        tell: Tell,
+        has_ended: Callable[[Record, Claim], None] | None,
+        ear: Ear | None = None,
+    ) -> None:
+        self._ear = ear
+        self._tell = tell
+        self._has_ended = has_ended
+        self._after_jobs = AfterJobs(settings, log)
+        self._next_upkeep_s = time.monotonic()
+        self.counts: dict[Status, int] = {}
+        self.when_known: Callable[[], None] = lambda: None
+
+    def note(self, text: str) -> None:
+        self._tell(text)
+
+    def is_known(self) -> None:
+        self.when_known()
+
+    def ended(self, record: Record, claim: Claim) -> None:
+        self.counts[record.status] = self.counts.get(record.status, 0) + 1
+        if self._has_ended is not None:
+            self._has_ended(record, claim)
+        if self._ear is not None:
+            self._ear.has_ended([record.job.uuid])
+        order = claim.ticket.order
+        is_due = time.monotonic() > self._next_upkeep_s
+        if is_due or order.notify or record.job.granularity is Granularity.TIME_SERIES:
+            self._next_upkeep_s = time.monotonic() + _UPKEEP_S
+            self._after_jobs.put(record, _payload(record, claim) if order.notify else None)
+
+    def has_run(self, uuid: str, seconds: float | None) -> None:
+        if self._ear is not None:
+            self._ear.has_run(uuid, seconds)
+
+    def let_go(self, uuids: Sequence[str]) -> None:
+        if self._ear is not None and uuids:
+            self._ear.has_let_go(uuids)
+
+    def began(self, held: ClaimedJob) -> None:
+        if self._ear is not None and held.prints_elsewhere:
+            self._ear.prints_to(held.uuid, held.attempt.folder, held.claim.ticket.order.folder)
+
+    def close(self) -> None:
+        self._after_jobs.close()
+
+
+def _payload(record: Record, claim: Claim) -> Payload:
+    order = claim.ticket.order
+    cwd = order.cwd or (record.outcome.work_dir if record.outcome else "") or "/"
+    return Payload(
+        argv=order.argv,
+        env={**os.environ, **order.env},
+        cwd=cwd,
+        logs_dir=record.attempt.logs_dir if record.attempt else "",
+        output_max_bytes=0,
+        notify=order.notify,
+    )
+
+
+def _node_desks(settings: Settings, hired: HiredFor | None) -> NodeDesks | None:
+    """Of a worker whose jobs may bring along a way to their other nodes."""
+    if hired is None or hired.ear is None:
+        return None
+    from joblens.app.wiring.node_agents import desks_here
+
+    return desks_here(settings.limits.cgroup_parent)
+
+
+def make_info(settings: Settings, kit: Kit, options: WorkerOptions, broker: str) -> WorkerInfo:
+    layout, owner = read_layout(), kit.owner
+    cpus = usable_cpus(layout)
+    return WorkerInfo(
+        # Never the same twice: what a dead worker of that name held would seem to be held by this one.
+        name=f"{options.name or f'{owner.host}-{owner.pid}'}-{secrets.token_hex(4)}",
+        host=owner.host,
+        pid=owner.pid,
+        user=(options.hired.user if options.hired is not None else "") or current_user(),
+        queues=options.queues or (() if options.hired is not None else (settings.queue.name,)),
+        concurrency=options.concurrency or max(1, int(cpus)),
+        broker=broker,
+        cpus=cpus,
+        memory_bytes=_memory_of(options, layout),
+        gpus=len(_gpus_of(options)),
+        version=joblens.__version__,
+        start_ticks=owner.start_ticks,
+        boot_id=owner.boot_id,
+        started_at_us=kit.clock.now_us(),
+        any_user=options.any_user or settings.queue.any_user,
+        labels=options.labels,
+        facts=_facts(kit, options),
+    )
+
+
+def _facts(kit: Kit, options: WorkerOptions) -> dict[str, Any]:
+    place = options.hired.place if options.hired is not None else ""
+    return {PID_NAMESPACE: kit.owner.pid_namespace, **({PLACE: place} if place else {})}
+
+
+def _memory_of(options: WorkerOptions, layout: CgroupLayout) -> int | None:
+    told = options.hired.memory_bytes if options.hired is not None else None
+    return told if told is not None else usable_memory_bytes(layout)
+
+
+def _gpus_of(options: WorkerOptions) -> tuple[str, ...]:
+    told = options.hired.gpus if options.hired is not None else None
+    return told if told is not None else usable_gpus()
+
+
+class RunningWorker:
+    """A worker with everything it stands on."""
+
+    def __init__(  # noqa: PLR0913 - each kind of worker has its own of these
+        self,
+        settings: Settings,
+        options: WorkerOptions,
+        log: OwnLog,
+        tell: Tell,
+        *,
+        broker: str = "",
+        bell: Bell | None = None,
+        idle_s: float | None = None,
+        may_leave: Callable[["RunningWorker"], bool] = lambda _: True,
+        has_ended: Callable[[Record, Claim], None] | None = None,
+    ) -> None:
+        self._environ = {**os.environ, **store_environment(settings)}  # for a restart in place
+        keep_passwords_from_jobs()
+        self._tell = tell
+        self._worker: QueueWorker | None = None
+        self._hired = options.hired
+        self._is_asking_why = False
+        self._is_asked_to_end = False  # by a signal
+        fences: list[FencedStore] = []
+        journaled: list[JournaledStore] = []
+
+        def around(store: Store) -> Store:
+            assert isinstance(store, JournaledStore)
+            journaled.append(store)
+            fences.append(FencedStore(store))
+            return fences[0]
+
+        kit = open_kit(settings, self._take_sample, allow_many_files(), log.warn, around)
+        self.info = make_info(settings, kit, options, broker)
+        claimed: dict[str, ClaimedJob] = {}
+        hired = options.hired
+        if hired is not None:
+            fences[0].placement, fences[0].folders = hired.placement, hired.elsewhere
+        complete = WorkedOutcomes(self.info.name, claimed, fences[0].placement_of).complete
+        nodes = kit.nodes or _node_desks(settings, hired)
+        self._complete = complete
+        self.kit = replace(kit, is_leashed=True, complete=self._completed, nodes=nodes)
+        self.watching = Watching(settings, log, tell, has_ended, hired.ear if hired is not None else None)
+        self._deliveries = open_deliveries(settings, log.warn, _answer_s(settings.queue.lease))
+        make = QueueWorker if hired is None or hired.ear is None else NodeWorker
+        self._worker = make(
+            self._plan(settings, options, idle_s, is_embedded=not broker and hired is None),
+            self.kit,
+            self._deliveries,
+            claimed,
+            fences[0],
+            bell=bell,
+            view=self.watching,
+            may_leave=lambda: may_leave(self),
+            journals=KitJournals(self.kit, journaled[0]),
+        )
+
+    def _completed(self, record: Record) -> Record:
+        """A job that systemd ended at logout or shutdown goes back, if it may run twice."""
+        named = name_stop(record)
+        if named is not record and self._worker is not None:
+            self._worker.forgo_end(record.job.uuid)
+        return self._complete(named)
+
+    def _take_sample(self, name: str) -> None:
+        if self._worker is not None:
+            self._worker.take_sample(name)
+
+    def _plan(
+        self, settings: Settings, options: WorkerOptions, idle_s: float | None, *, is_embedded: bool
+    ) -> WorkerPlan:
+        hired, memory_bytes = options.hired or HiredFor(), self.info.memory_bytes
+        if options.hired is None and memory_bytes is not None:
+            memory_bytes = less_reserve(memory_bytes)
+        return WorkerPlan(
+            info=self.info,
+            lease_s=settings.queue.lease,
+            poll_s=settings.queue.poll,
+            logs_dir=os.path.abspath(logs_root(settings)),
+            output_max_bytes=settings.output.max_size,
+            accounting=settings.limits.accounting,
+            environ=dict(os.environ),
+            end_signal=signal.SIGTERM,
+            idle_s=idle_s,
+            every_queue=is_embedded,
+            tickets=hired.tickets,
+            is_hired=options.hired is not None,
+            is_timed=options.hired is not None and hired.ear is None,
+            # Who was started for just these, or is the only one there is, cannot leave them to others.
+            takes_any=is_embedded or bool(hired.tickets) or hired.ear is not None,
+            memory_bytes=memory_bytes if hired.ear is None else None,
+            gpus=_gpus_of(options),
+            ends_at_s=hired.ends_at_s,
+            ends_wait_s=_ENDS_WAIT_S if _is_in_place_with_jobs(hired) else 0.0,
+            elsewhere=hired.elsewhere,
+        )
+
+    @property
+    def worker(self) -> QueueWorker:
+        assert self._worker is not None
+        return self._worker
+
+    def run(self, hearing: Hearing | None = None, when_there: Callable[[], None] = lambda: None) -> None:
+        """Takes the process's signals for as long as this lasts."""
+        kit, worker = self.kit, self.worker
+        self._take_signals(hearing)
+        with suppress(JoblensError):
+            kit.recorder.read(
+                lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host, kit.accountant.parent)
+            )
+        thread = _start_hearing(hearing, worker) if hearing is not None else None
+        upgrade = _Upgrade(worker, hearing, self._tell)
+        if self._hired is None:
+            kit.loop.add_timed(upgrade)
+        when_there()
+        try:
+            worker.run()
+        finally:
+            if hearing is not None and thread is not None:
+                hearing.stop()
+                thread.join(_HEARING_PATIENCE_S)
+            self.close()
+        if upgrade.is_due and not self._is_asked_to_end:
+            restart("joblens.app.queue.worker", self._environ)
+
+    def _take_signals(self, hearing: Hearing | None) -> None:
+        worker, loop = self.worker, self.kit.loop
+
+        def end(number: int, _frame: FrameType | None) -> None:
+            if hearing is not None and self._hired is None:
+                hearing.stop()
+            is_by_cluster = number == signal.SIGTERM and self._hired is not None
+            is_first, self._is_asked_to_end = not self._is_asked_to_end, True
+            loop.call(self._give_up_place if is_by_cluster else partial(self._end, is_first=is_first))
+
+        signal.signal(signal.SIGUSR1, lambda *_: worker.look_now())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, end)
+        if not os.isatty(2):  # a service. Jobs would inherit SIG_IGN, but not a handler.
+            signal.signal(signal.SIGHUP, lambda *_: None)
+        signal.set_wakeup_fd(loop.wake_fd, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # blocked by a restart
+
+    def _end(self, *, is_first: bool) -> None:
+        """Finishes running jobs, unless systemd ends them, too, at logout or shutdown: then they are given
+        back. `is_first`: the first signal to end."""
+        worker = self.worker
+        if is_first and worker.has_jobs and stop_reason({system_unit()}):
+            worker.give_up_place()
+        elif not is_first or not worker.is_ending:  # else it finishes them already, for an upgrade
+            worker.end()
+
+    def _give_up_place(self) -> None:
+        """The cluster ends the allocation. The answer to why decides whether its jobs run again."""
+        worker, loop = self.worker, self.kit.loop
+        why = self._hired.why_ended if self._hired is not None else None
+        if why is None or not worker.has_jobs:
+            worker.give_up_place()
+            return
+        if self._is_asking_why:
+            return
+        self._is_asking_why = True
+        worker.hold_ends()
+
+        def ask() -> None:
+            ending = why()
+            loop.call(lambda: worker.give_up_place(ending))
+
+        threading.Thread(target=ask, name="joblens-why", daemon=True).start()
+
+    def close(self) -> None:
+        self.watching.close()
+        close_kit(self.kit)
+        close = getattr(self._deliveries, "close", None)
+        if close is not None:
+            close()
+        remove_idle_folders(self.kit.spool_dir)
+
+
+class _Upgrade:
+    """Lets the worker finish its jobs when another version of joblens is installed; loop.Timed. The worker is
+    then restarted in place."""
+
+    def __init__(self, worker: QueueWorker, hearing: Hearing | None, tell: Tell) -> None:
+        self._installation = Installation()
+        self._worker = worker
+        self._hearing = hearing
+        self._tell = tell
+        self._next_look_s = 0.0
+        self.is_due = False
+
+    def next_wake_s(self) -> float | None:
+        return None if self.is_due or self._worker.is_ending else self._next_look_s
+
+    def wake(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._next_look_s or self._worker.is_ending:
+            return
+        self._next_look_s = now_s + _UPGRADE_LOOK_S
+        if self._installation.has_changed():
+            self.is_due = True
+            self._tell("another version of joblens was installed: restarts in place when its jobs have ended")
+            if self._hearing is not None:
+                self._hearing.stop()
+            self._worker.end()
+
+
+def _is_in_place_with_jobs(hired: HiredFor) -> bool:
+    """Slurm ends a place with everything in it; nodes of Ray know nothing of this process."""
+    return hired.placement is not None and hired.ear is None
+
+
+def _answer_s(lease_s: float) -> float:
+    """For how long the store is waited for: who does not hear from it before its leases end is to know it."""
+    return min(_ANSWER_MOST_S, max(_ANSWER_LEAST_S, lease_s / 2))
+
+
+def _start_hearing(hearing: Hearing, worker: QueueWorker) -> threading.Thread:
+    def hear() -> None:
+        hearing.run(worker, worker.broker_is_there, worker.broker_is_away)
+
+    thread = threading.Thread(target=hear, name="joblens-hearing", daemon=True)
+    thread.start()
+    return thread
+
+
+# ---- the worker that is started for a job ------------------------------------------------------------------
+
+
+def run_embedded(settings: Settings, lock: SupervisorLock, log: Tell, when_there: Callable[[], None]) -> None:
+    own_log = OwnLog(settings.logs, lambda text, level: log(f"{level}: {text}"))
+
+    def may_leave(running: RunningWorker) -> bool:
+        """Whoever queued a job while the lock was held relies on this process looking once more."""
+        lock.release()
+        return not _has_work(running) or not lock.take()
+
+    try:
+        running = RunningWorker(
+            settings, WorkerOptions(), own_log, log, idle_s=settings.queue.idle, may_leave=may_leave
+        )
+        running.run(when_there=when_there)
+    finally:
+        lock.release()
+        remove_idle_folders(spool_dir(store_name(settings)))
+
+
+def _has_work(running: RunningWorker) -> bool:
+    user = running.info.user
+
+    def waits(record: Record) -> bool:
+        queue = record.job.queue
+        is_for_it = bool(queue) and is_for_any_worker(queue) and record.job.user == user
+        return record.status is Status.QUEUED and is_for_it
+
+    with suppress(JoblensError):
+        return any(map(waits, running.kit.recorder.read(lambda store: store.running())))
+    return False

@@ -1,0 +1,114 @@
+"""A worker that somebody starts: it hears of jobs through a broker and stays until it is told to end."""
+
+import re
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.agent.cgroups.systemd_scope import own_group
+from joblens.app.queue.notifiers import broker_of
+from joblens.app.queue.worker import RunningWorker, Tell, WorkerOptions
+from joblens.app.wiring.drivers import store_name
+from joblens.app.wiring.owning import OwnLog
+from joblens.model.delivery import Claim, WorkerInfo
+from joblens.model.errors import InputError, MissingExtra, how_to_install
+from joblens.model.jobs.job import Record, Status
+from joblens.model.settings import Settings
+
+if TYPE_CHECKING:
+    from joblens.runners.celery.broker_url import Broker
+    from joblens.runners.celery.consumer import CeleryHearing
+    from joblens.runners.celery.notifier import CeleryBell
+
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+class Served(Struct, frozen=True):
+    """What a worker has done."""
+
+    info: WorkerInfo
+    counts: dict[Status, int]
+
+
+def serve(
+    settings: Settings,
+    options: WorkerOptions,
+    tell: Tell,
+    *,
+    has_begun: Callable[[WorkerInfo, str], None],
+    has_ended: Callable[[Record, Claim], None] | None = None,
+    divides_own_group: bool = False,
+) -> Served:
+    """Until it is told to end. `has_begun` hears who it is and for which store, `has_ended` of each job.
+    `divides_own_group`: this process stands alone in a control group that it may divide among the jobs."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    if divides_own_group:
+        settings = replace(settings, limits=replace(settings.limits, cgroup_parent=own_group()))
+    for queue in options.queues:
+        _check_queue(queue)
+    _check_name(options.name)
+    broker = broker_of(settings)
+    bell, hearing_of = _celery()
+    running = RunningWorker(
+        settings,
+        options,
+        OwnLog(settings.logs),
+        tell,
+        broker=broker.shown,
+        bell=bell(broker),
+        has_ended=has_ended,
+    )
+    info = running.info
+    hearing = hearing_of(broker, info.routes, info.concurrency, info.name)
+    running.watching.when_known = lambda: has_begun(info, store_name(settings))
+    running.run(hearing)
+    return Served(info, dict(running.watching.counts))
+
+
+def _check_queue(name: str) -> None:
+    from joblens.runners.celery.broker_url import check_queue
+
+    check_queue(name)
+
+
+def _check_name(name: str) -> None:
+    """Names of workers stand in tables, and in names that others make of them."""
+    if name and not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot be the name of a worker",
+            hint="letters, digits, '_', '-' and '.', at most 100, beginning with a letter, a digit or '_'",
+        )
+
+
+def _celery() -> "tuple[type[CeleryBell], type[CeleryHearing]]":
+    try:
+        from joblens.runners.celery.consumer import CeleryHearing
+        from joblens.runners.celery.notifier import CeleryBell
+    except ImportError as error:
+        raise MissingExtra(
+            f"a worker hears of jobs through Celery, which is not installed ({error.name})",
+            hint=f"{how_to_install('celery')}; without it, submit starts a worker for its jobs by itself",
+        ) from error
+    return CeleryBell, CeleryHearing
+
+
+def queues_of(text: str | None) -> tuple[str, ...]:
+    """'a,b'. Raises InputError."""
+    if text is None:
+        return ()
+    names = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    if not all(names):
+        raise InputError(
+            f"--queues {text}: expected names with commas between them", hint="--queues fast,slow"
+        )
+    return names
+
+
+def warn_of_password(text: str | None, broker: "Broker", warn: Tell) -> None:
+    """Of a broker that was given as an option."""
+    if text and broker.secrets:
+        warn("everybody on this machine can read the password in --broker: use JOBLENS_QUEUE_BROKER instead")

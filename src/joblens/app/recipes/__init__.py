@@ -1,0 +1,1 @@
+"""Recipes: load, plan, run, resume, show."""

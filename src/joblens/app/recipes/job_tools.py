@@ -1,0 +1,196 @@
+"""Recipes' jobs by the folders they lie in: list them, look at them, stop one."""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from joblens.app.recipes.job_directory import (
+    JobDirectory,
+    is_job_folder,
+    read_json_object,
+    summary_in,
+    told_if_unreadable,
+)
+from joblens.app.recipes.job_listing import listed_job, may_run, status_word
+from joblens.app.recipes.job_process import JobProcess, live_process
+from joblens.app.recipes.job_stopping import Stopped, stop_process
+from joblens.app.recipes.snapshots import LiveSnapshot
+from joblens.files.private import open_plain_file
+from joblens.model.errors import InputError
+from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
+from joblens.model.values.json_text import decode_json
+
+
+class JobUtils:
+    """`JobUtils("outputs")` for the jobs in a folder, `JobUtils("outputs/JOB")` for one of them,
+    `JobUtils("JOB", base_dir="outputs")` the same, `JobUtils("JOB", work_dir="outputs/JOB")` too. Given a
+    folder of jobs, what is asked about a job is told of the one that wrote last; to stop one, it has to be
+    named."""
+
+    def __init__(self, job: str, work_dir: str | None = None, base_dir: str | None = None) -> None:
+        path = str(job)
+        if work_dir is not None:
+            path = _folder_of(path, str(work_dir))
+        elif base_dir is not None:
+            path = os.path.join(str(base_dir), path)
+        if not os.path.isdir(path):
+            raise InputError(f"there is no folder {path}", hint="give a job's folder, or one with jobs in it")
+        self._job_dir = path if is_job_folder(path) else None
+        if self._job_dir is None and (work_dir is not None or base_dir is not None):
+            raise InputError(f"{path} is no job's folder: no event log, no plan, no summary")
+        self.base_dir = os.path.dirname(os.path.abspath(path)) if self._job_dir else path
+
+    @property
+    def work_dir(self) -> str:
+        """The job's folder."""
+        if self._job_dir is not None:
+            return self._job_dir
+        folders = self._job_folders()
+        if not folders:
+            raise InputError(f"there are no jobs in {self.base_dir}")
+        return max(folders, key=_last_change)
+
+    @property
+    def job_id(self) -> str:
+        return os.path.basename(os.path.abspath(self.work_dir))
+
+    # All jobs of a folder
+
+    def _job_folders(self) -> list[str]:
+        with told_if_unreadable(), os.scandir(self.base_dir) as entries:
+            return [entry.path for entry in entries if entry.is_dir() and is_job_folder(entry.path)]
+
+    def list_jobs(self) -> list[dict[str, Any]]:
+        """Every job, the one that was started last first."""
+        return _in_order(listed_job(path) for path in self._job_folders())
+
+    def list_running_jobs(self) -> list[dict[str, Any]]:
+        """Those whose process lives."""
+        jobs = (listed_job(path) for path in self._job_folders() if may_run(path))
+        return _in_order(job for job in jobs if job["status"] == "running")
+
+    def job(self, job_id: str) -> "JobUtils":
+        """One of them."""
+        return JobUtils(job_id, base_dir=self.base_dir)
+
+    # One job
+
+    def load_job_summary(self) -> dict[str, Any] | None:
+        with told_if_unreadable():
+            return JobDirectory(self.work_dir).read_summary() or None
+
+    def load_dataset_mapping(self) -> dict[str, Any]:
+        with told_if_unreadable():
+            return read_json_object(JobDirectory(self.work_dir).folder.dataset_mapping)
+
+    def load_event_logs(self) -> list[dict[str, Any]]:
+        """All events in order, over all runs of the job; lines that are none are left out."""
+        events = []
+        for path in JobDirectory(self.work_dir).event_files():
+            with told_if_unreadable(), open_plain_file(path) as file:
+                for line in file:
+                    try:
+                        event = decode_json(line)
+                    except (msgspec.MsgspecError, UnicodeDecodeError):
+                        continue
+                    if isinstance(event, dict):
+                        events.append(event)
+        return events
+
+    def extract_process_thread_ids(self) -> dict[str, set[int]]:
+        events = self.load_event_logs()
+        return {
+            "process_ids": {
+                event["process_id"] for event in events if isinstance(event.get("process_id"), int)
+            },
+            "thread_ids": {event["thread_id"] for event in events if isinstance(event.get("thread_id"), int)},
+        }
+
+    def find_processes_by_ids(self, process_ids: set[int]) -> list[JobProcess]:
+        """Those that still are the processes that wrote the events: another one may have got the number."""
+        last: dict[int, float] = {}
+        for event in self.load_event_logs():
+            pid, at = event.get("process_id"), event.get("timestamp")
+            if isinstance(pid, int) and pid in process_ids and isinstance(at, int | float):
+                last[pid] = max(float(at), last.get(pid, 0.0))
+        found = [live_process(pid, at) for pid, at in sorted(last.items())]
+        return [process for process in found if process.is_alive]
+
+    def find_threads_by_ids(self, thread_ids: set[int]) -> list[int]:
+        """Those of the job's processes that run, where events name threads as the kernel does."""
+        processes = self.find_processes_by_ids(self.extract_process_thread_ids()["process_ids"])
+        running: set[int] = set()
+        for process in processes:
+            try:
+                running.update(int(name) for name in os.listdir(f"/proc/{process.process_id}/task"))
+            except FileNotFoundError:
+                continue  # it has just ended
+        return sorted(running & thread_ids)
+
+    def get_partition_status(self) -> dict[int, dict[str, Any]]:
+        snapshot = self.snapshot()
+        return {number: msgspec.to_builtins(one) for number, one in snapshot.partition_statuses.items()}
+
+    def calculate_overall_progress(self) -> dict[str, Any]:
+        snapshot = self.snapshot()
+        counts = [one for one in snapshot.partition_statuses.values() if one.sample_count is not None]
+        done = [one for one in counts if one.status is ProcessingStatus.COMPLETED]
+        return {
+            "total_partitions": snapshot.total_partitions,
+            "completed_partitions": snapshot.completed_partitions,
+            "processing_partitions": snapshot.in_progress_partitions,
+            "failed_partitions": snapshot.failed_partitions,
+            "progress_percentage": 100 * snapshot.overall_fraction,
+            "total_samples": sum(one.sample_count or 0 for one in counts),
+            "processed_samples": sum(one.sample_count or 0 for one in done),
+            "estimated_remaining_seconds": snapshot.eta_seconds,
+            "job_status": status_word(snapshot),
+        }
+
+    def get_operation_pipeline(self) -> list[dict[str, Any]]:
+        """The operators of the recipe, in order, each with what it is told."""
+        return JobDirectory(self.work_dir).operator_calls()
+
+    def snapshot(self) -> JobSnapshot:
+        return LiveSnapshot(self.work_dir).refresh()
+
+    def monitor(self, interval: float = 1.0) -> Iterator[JobSnapshot]:
+        """Snapshots until the job has ended, that one included."""
+        live = LiveSnapshot(self.work_dir)
+        while True:
+            snapshot = live.refresh()
+            yield snapshot
+            if live.is_over(snapshot):
+                return
+            time.sleep(interval)
+
+    def stop(self, *, timeout: float = 30.0, force: bool = False) -> Stopped:
+        """End the job so that it can be gone on with. `force`: kill it when it has not ended by itself after
+        `timeout` seconds. A process that only has the same number is left alone. Raises InputError for a
+        folder of jobs: which of them is meant has to be said."""
+        if self._job_dir is None:
+            running = ", ".join(job["job_id"] for job in self.list_running_jobs())
+            hint = f"name one: {running}" if running else "none of its jobs runs"
+            raise InputError(f"{self.base_dir} is a folder of jobs, no job's", hint=hint)
+        return stop_process(LiveSnapshot(self.work_dir).process(), timeout_s=timeout, force=force)
+
+
+def _folder_of(job_id: str, work_dir: str) -> str:
+    """The job's own folder, or that of its name in a folder of jobs; never that of another job."""
+    if not is_job_folder(work_dir):
+        return os.path.join(work_dir, job_id)
+    name, told = os.path.basename(os.path.abspath(work_dir)), summary_in(work_dir).get("job_id")
+    if os.path.basename(os.path.normpath(job_id)) not in (name, told):
+        raise InputError(f"{work_dir} is not the folder of job {job_id}, but that of {told or name}")
+    return work_dir
+
+
+def _in_order(jobs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(jobs, key=lambda job: job["start_time"] or 0.0, reverse=True)
+
+
+def _last_change(folder: str) -> float:
+    return max((os.stat(path).st_mtime for path in JobDirectory(folder).event_files()), default=0.0)

@@ -1,0 +1,1 @@
+"""Export, import, plots, comparisons, right-sizing."""

@@ -1,0 +1,207 @@
+"""Records and samples out of the store into files of other forms."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+from msgspec import Struct, json
+
+from joblens.analysis.formats.history import to_history_record
+from joblens.analysis.formats.sample import to_sample_object
+from joblens.app.reports.rows import JOB_COLUMNS, SAMPLE_TABLE_COLUMNS, job_row, sample_row
+from joblens.files.private import make_private_file, make_private_folder
+from joblens.model.errors import InputError, StoreError
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Record
+from joblens.model.values.units import format_instant
+from joblens.ports.store import Store
+from joblens.views.text.numbers import counted
+
+Advance = Callable[[int], None]  # told the jobs done since it was last told
+
+_GZIP_LEVEL = 6
+_NO_DETAILS = Details()
+
+
+class Exported(Struct, frozen=True, kw_only=True):
+    jobs: int = 0
+    rows: int = 0
+    files: tuple[str, ...] = ()
+    note: str = ""  # what became of them on the way, in a sentence
+
+
+@contextmanager
+def output_file(path: str) -> Iterator[IO[bytes]]:
+    """The file has its name only once it is complete; only its owner may read it."""
+    with _beside(path) as temporary, open(temporary, "wb") as file:
+        yield file
+
+
+@contextmanager
+def _beside(path: str) -> Iterator[str]:
+    """An empty private file that takes the place of `path` in the end. What is no plain file (/dev/stdout, a
+    named pipe) is written to as it is."""
+    place = os.path.realpath(path)
+    is_plain = not os.path.exists(place) or os.path.isfile(place)
+    # a name that nobody can have guessed, and laid a link there
+    temporary = f"{place}.{os.urandom(8).hex()}.part" if is_plain else path
+    try:
+        if os.path.isdir(place):
+            raise InputError(f"{path}: cannot be written: it is a directory")
+        if is_plain:
+            make_private_file(temporary)
+        yield temporary
+        if is_plain:
+            os.replace(temporary, place)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        if is_plain and os.path.lexists(temporary):
+            os.unlink(temporary)
+
+
+def export_history(store: Store, records: Iterable[Record], file: IO[bytes], advance: Advance) -> Exported:
+    """One JSON object a line, with the job's details where there are any."""
+    count = 0
+    for record in records:
+        form = to_history_record(record)
+        details = store.details(record.job.uuid)
+        if details != _NO_DETAILS:
+            form["details"] = details
+        file.write(json.encode(form) + b"\n")
+        count += 1
+        advance(1)
+    return Exported(jobs=count, rows=count)
+
+
+def export_job_samples(store: Store, record: Record, file: IO[bytes]) -> int:
+    """One JSON object a line, in the Joblet form."""
+    previous = None
+    count = 0
+    gpus = store.details(record.job.uuid).gpus or ()
+    for _, sample in store.samples(record.job.uuid):
+        file.write(json.encode(to_sample_object(sample, previous, record, gpus)) + b"\n")
+        previous = sample
+        count += 1
+    return count
+
+
+def export_samples(store: Store, records: Iterable[Record], folder: str, advance: Advance) -> Exported:
+    """<folder>/<uuid>/<start>.jsonl.gz for every job that has samples."""
+    files: list[str] = []
+    rows = 0
+    for record in records:
+        if store.samples(record.job.uuid):
+            path = os.path.join(folder, record.job.uuid, f"{_stamp(record)}.jsonl.gz")
+            try:
+                make_private_folder(os.path.dirname(path))
+            except OSError as error:
+                raise InputError(f"{os.path.dirname(path)}: cannot be made: {error.strerror}") from error
+            with output_file(path) as file:
+                rows += export_gzip_samples(store, record, file)
+            files.append(path)
+        advance(1)
+    return Exported(jobs=len(files), rows=rows, files=tuple(files))
+
+
+def export_gzip_samples(store: Store, record: Record, file: IO[bytes]) -> int:
+    import gzip
+
+    # no time of day in the header: the same samples make the same bytes
+    with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed:
+        return export_job_samples(store, record, packed)  # type: ignore[arg-type]
+
+
+def export_time_series(store: Store, records: Iterable[Record], path: str, advance: Advance) -> Exported:
+    from joblens.stores.sinks.time_series import TimeSeriesWriter
+    from joblens.stores.sinks.time_series_db import add_job
+
+    try:
+        writer = TimeSeriesWriter(path)
+    except StoreError as error:
+        hint = "name a file that is not there yet, or a time-series file to add to"
+        raise InputError(str(error), hint=hint) from error
+    jobs = rows = incomplete = 0
+    for record in records:
+        samples = [sample for _, sample in store.samples(record.job.uuid)]
+        if samples and record.number is not None:
+            added = add_job(writer, record, samples)
+            incomplete += max(0, len(samples) - 2 - added)
+            rows += added
+            jobs += 1
+        advance(1)
+    writer.close()
+    unknown = "their CPU time, memory or number of processes is unknown"
+    note = f"{counted(incomplete, 'sample')} left out: {unknown}" if incomplete else ""
+    return Exported(jobs=jobs, rows=rows, files=(path,), note=note)
+
+
+class Table(Struct, frozen=True):
+    """Jobs or samples as rows, made while they are read."""
+
+    kinds: dict[str, str]
+    rows: Iterator[list[Any]]
+
+
+def jobs_table(records: Iterable[Record], advance: Advance) -> Table:
+    return Table(JOB_COLUMNS, _job_rows(records, advance))
+
+
+def samples_table(store: Store, records: Iterable[Record], advance: Advance) -> Table:
+    return Table(SAMPLE_TABLE_COLUMNS, _sample_rows(store, records, advance))
+
+
+def _job_rows(records: Iterable[Record], advance: Advance) -> Iterator[list[Any]]:
+    for record in records:
+        yield job_row(record)
+        advance(1)
+
+
+def _sample_rows(store: Store, records: Iterable[Record], advance: Advance) -> Iterator[list[Any]]:
+    for record in records:
+        for index, sample in store.samples(record.job.uuid):
+            yield sample_row(record.job.uuid, index, sample)
+        advance(1)
+
+
+def export_csv(table: Table, file: IO[bytes]) -> Exported:
+    """Times as ISO 8601, unknown as nothing between the commas."""
+    import csv
+
+    writer = csv.writer(_Utf8(file), lineterminator="\n")
+    writer.writerow(table.kinds)
+    times = [place for place, kind in enumerate(table.kinds.values()) if kind == "time"]
+    count = 0
+    for row in table.rows:
+        for place in times:
+            if row[place] is not None:
+                row[place] = format_instant(row[place])
+        writer.writerow(row)
+        count += 1
+    return Exported(rows=count)
+
+
+class _Utf8:
+    """Text into a file of bytes. io.TextIOWrapper would close the file, which may be standard output."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        self._file.write(text.encode("utf-8", "backslashreplace"))
+
+
+def export_parquet(table: Table, path: str) -> Exported:
+    from joblens.stores.sinks.parquet import write_parquet
+
+    with _beside(path) as temporary:
+        count = write_parquet(temporary, table.kinds, table.rows)
+    return Exported(rows=count, files=(path,))
+
+
+def _stamp(record: Record) -> str:
+    """20251004-153045, as file names of samples have it."""
+    started_at_us = record.attempt.started_at_us if record.attempt else record.job.created_at_us
+    text = format_instant(started_at_us)
+    return f"{text[:10].replace('-', '')}-{text[11:19].replace(':', '')}"

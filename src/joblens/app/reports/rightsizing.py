@@ -1,0 +1,179 @@
+"""Right-sizing of a workflow: what was seen of its jobs in all its runs, put to the groups of its file."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.analysis.findings.sweeps import sweep_findings
+from joblens.analysis.sizing.allocation import Strategy
+from joblens.analysis.sizing.observations import Observation, observation_of
+from joblens.analysis.sizing.rightsizing import Advice, Group, GroupAdvice, advise
+from joblens.analysis.sizing.written_amounts import memory_like, runtime_like
+from joblens.app.reports.rightsize_files import SpecFile, place_of
+from joblens.app.runs.lookup import records_of_run
+from joblens.app.workflows.loading import loaded_run
+from joblens.model.jobs.finding import Finding
+from joblens.model.jobs.job import Requirements
+from joblens.model.runs.plan import PlannedJob
+from joblens.model.runs.run import OutputsMissing, Run, Workflow
+from joblens.model.runs.workflow_spec import JobSpec, RequirementsSpec
+from joblens.model.values.units import parse_duration, parse_size
+from joblens.plan.workflows.expansion import requirements_of
+from joblens.plan.workflows.spawning import extended
+from joblens.ports.store import Store
+
+_PARAMETER = "{"
+_STYLES: dict[str, tuple[Callable[[Any, Any], str], Callable[[str], float]]] = {
+    "memory": (memory_like, parse_size),
+    "runtime": (runtime_like, parse_duration),
+}
+
+
+class Sizing(Struct, frozen=True, kw_only=True):
+    workflow: Workflow
+    run: Run  # the newest one that counts
+    runs: tuple[int, ...]  # numbers of those that were looked at
+    groups: tuple[GroupAdvice, ...]
+    unseen: tuple[str, ...] = ()  # groups of the file of which nothing was measured
+    findings: tuple[Finding, ...] = ()
+
+
+def size_workflow(
+    store: Store,
+    run: Run,
+    *,
+    strategy: Strategy = Strategy.MAX_SEEN,
+    most_runs: int | None = None,
+    file: SpecFile | None = None,
+) -> Sizing:
+    """`run` with its spec. `file`: as it is now, where it is another than the run's."""
+    workflow = store.find_workflow(run.workflow_uuid)
+    runs = [one for one in store.runs(workflow.uuid) if one.created_at_us <= run.created_at_us]
+    chosen = runs[-most_runs:] if most_runs else runs
+    places = _Places(run, file)
+    seen: dict[str, list[Observation]] = {}
+    for one in chosen:
+        for key, observation in _observations(store, one, places):
+            seen.setdefault(key, []).append(observation)
+    groups = [places.group(key, seen.get(key, ())) for key in places.in_order()]
+    return Sizing(
+        workflow=workflow,
+        run=run,
+        runs=tuple(one.number or 0 for one in chosen),
+        groups=tuple(map(places.as_written, advise(groups, strategy))),
+        unseen=tuple(group.name for group in groups if not group.observations),
+        findings=tuple(sweep_findings(groups)),
+    )
+
+
+def _observations(store: Store, run: Run, places: "_Places") -> Iterator[tuple[str, Observation]]:
+    entries: dict[int, str] | None = None
+    unmade = {
+        (event.fact.index, event.fact.attempt)
+        for _, event in store.run_events(run.uuid)
+        if isinstance(event.fact, OutputsMissing)
+    }
+    for record in records_of_run(store, run.uuid):
+        link = record.job.run
+        is_unmade = link is not None and (link.index, link.attempt) in unmade
+        observation = observation_of(record, run.number or 0, is_unmade=is_unmade)
+        if observation is None:
+            continue
+        key = places.key_of_job(record.job.name)
+        if key is None and record.job.run is not None:
+            # a job that the newest run has not, such as one of a sweep that was larger then
+            entries = entries if entries is not None else places.keys_of_run(store.find_run(run.uuid))
+            key = entries.get(record.job.run.index)
+        if key is not None:
+            yield key, observation
+
+
+class _Places:
+    """Which group of the file a job belongs to. Jobs are known by name, groups by theirs or by the name of
+    the entry that has them inline."""
+
+    def __init__(self, run: Run, file: SpecFile | None) -> None:
+        loaded = loaded_run(run, keeps_spec=True)
+        own = loaded.spec
+        self._spec = own if file is None else file.spec
+        self._value = loaded.document.value if file is None else file.value
+        self._entries = {job.name: place for place, job in enumerate(self._spec.jobs)}
+        self._named = {one.name: one for one in self._spec.requirements}
+        self._keys = {
+            job.name: key
+            for job in loaded.plan.jobs
+            if (key := self._key(own.jobs[job.spec_job], job.requirements_name)) is not None
+        }
+        self._keys |= {
+            job.name: key
+            for job in extended(loaded.plan, run.spawned).jobs
+            if job.spawned_by >= 0 and (key := self._key_of_added(job)) is not None
+        }
+
+    def in_order(self) -> list[str]:
+        """In the order of the file, those that some job of the newest run has."""
+        used = set(self._keys.values())
+        named = [f"@{one.name}" for one in self._spec.requirements]
+        return [key for key in [*named, *(job.name for job in self._spec.jobs)] if key in used]
+
+    def key_of_job(self, name: str) -> str | None:
+        return self._keys.get(name)
+
+    def keys_of_run(self, run: Run) -> dict[int, str]:
+        loaded = loaded_run(run, keeps_spec=True)
+        found = {
+            index: key
+            for index, job in enumerate(extended(loaded.plan, run.spawned).jobs)
+            if job.spawned_by >= 0 and (key := self._key_of_added(job)) is not None
+        }
+        for index, job in enumerate(loaded.plan.jobs):
+            key = self._key(loaded.spec.jobs[job.spec_job], job.requirements_name)
+            if key is not None:
+                found[index] = key
+        return found
+
+    def _key_of_added(self, job: PlannedJob) -> str | None:
+        """Of a job that was added while the run went on: by the requirements of the file it names."""
+        return f"@{job.requirements_name}" if job.requirements_name in self._named else None
+
+    def _key(self, entry: JobSpec, requirements_name: str) -> str | None:
+        """'@name' for a named group, else the entry's name; None: the file has neither."""
+        place = self._entries.get(entry.name)
+        if place is None:
+            return None
+        written = self._spec.jobs[place].requirements
+        if not isinstance(written, str):
+            return entry.name
+        name = requirements_name if _PARAMETER in written else written
+        return f"@{name}" if name in self._named else None
+
+    def as_written(self, found: GroupAdvice) -> GroupAdvice:
+        """Its texts in the way the file has its amounts."""
+        place = place_of(self._value, found.group)
+        written = {} if place is None else place[1]
+        return replace(found, advice=tuple(_like(written, part) for part in found.advice))
+
+    def group(self, key: str, seen: "list[Observation] | tuple[()]") -> Group:
+        if key.startswith("@"):
+            named = self._named[key[1:]]
+            return Group(name=named.name, current=requirements_of(named), observations=tuple(seen))
+        place = self._entries[key]
+        inline = self._spec.jobs[place].requirements
+        return Group(
+            name=key,
+            current=requirements_of(inline) if isinstance(inline, RequirementsSpec) else Requirements(),
+            observations=tuple(seen),
+            is_named=False,
+            spec_job=place,
+            has_requirements=inline is not None,
+        )
+
+
+def _like(written: Mapping[str, Any], part: Advice) -> Advice:
+    style, parse = _STYLES.get(part.resource, (None, None))
+    before = written.get(part.resource)
+    if style is None or parse is None or before is None or parse(str(before)) != part.current:
+        return part
+    return replace(part, current_text=str(before), recommended_text=style(before, part.recommended))

@@ -1,0 +1,144 @@
+"""Finds what `joblens seff` is asked about: a job of Slurm by its id, whether joblens knows it or not, or a
+job of joblens by one of its own."""
+
+import re
+from collections.abc import Sequence
+
+from joblens.analysis.numbers.usage import total_usage
+from joblens.analysis.slurm.accounts import queued_job, with_seen
+from joblens.analysis.slurm.efficiency import SACCT, Efficiency, efficiency_of_record, efficiency_of_slurm
+from joblens.analysis.slurm.records import external_id_of
+from joblens.app.clusters.accounts import slurm_placement
+from joblens.app.jobs.queries import Note, find
+from joblens.app.jobs.slurm_ids import PREFIX as SLURM_PREFIX
+from joblens.app.jobs.slurm_ids import records_in
+from joblens.model.clusters.slurm import SlurmJob
+from joblens.model.errors import JoblensError, PlacingError, UnknownJob
+from joblens.model.history import HistoryQuery
+from joblens.model.jobs.job import Record, Usage
+from joblens.ports.store import Store
+from joblens.runners.slurm.commands import SlurmCommands, has_slurm
+
+_SLURM_ID = re.compile(r"^\d+(_\d+)?(\+\d+)?$")
+_OF_JOBLENS = re.compile(r"^joblens run=(?P<run>\S+)(?: job=(?P<job>\S+))?")
+_SLACK_US = 120_000_000  # between Slurm's clock and the node's
+
+
+class Seff:
+    """`store` None: there is none, so nothing was ever measured here."""
+
+    def __init__(self, store: Store | None, note: Note) -> None:
+        self._store = store
+        self._note = note
+        self._commands = SlurmCommands() if has_slurm() else None
+
+    def look(self, ident: str) -> list[Efficiency]:
+        """Several of an array or a heterogeneous job. Raises UnknownJob."""
+        bare = ident.strip().removeprefix(SLURM_PREFIX)
+        if _SLURM_ID.match(bare):
+            return self._of_slurm(bare)
+        if self._store is None:
+            raise UnknownJob(f"'{ident}' is no id of Slurm, and there is no store of joblens to look in")
+        record = find(self._store, bare, self._note)
+        placement = slurm_placement(record)
+        jobs = self._sacct(placement.job_id) if placement is not None and self._commands else []
+        if not jobs or (placement is not None and placement.is_allocation):
+            return [efficiency_of_record(record, self._so_far(record))]
+        return [self._beside(job, [] if _is_imported(record) else [record]) for job in jobs]
+
+    def _of_slurm(self, job_id: str) -> list[Efficiency]:
+        trouble = "there is no sacct here" if self._commands is None else ""
+        jobs: list[SlurmJob] = []
+        try:
+            jobs = self._sacct(job_id) if self._commands is not None else []
+        except PlacingError as error:
+            trouble = str(error).strip().rsplit("\n", 1)[-1]
+        if jobs:
+            return [self._beside(job, self._records_of(job)) for job in jobs]
+        records = self._imported(job_id)
+        if records:
+            return [efficiency_of_record(record, self._so_far(record)) for record in records]
+        if trouble:
+            raise UnknownJob(
+                f"Slurm cannot be asked about {job_id}, and no record is of it: {trouble}",
+                hint="on a login node of the cluster, or 'joblens import slurm FILE' with its past",
+            )
+        raise UnknownJob(
+            f"Slurm knows no job {job_id}",
+            hint=f"sacct shows what it remembers{_or_ours(job_id)}",
+        )
+
+    def _sacct(self, job_id: str) -> list[SlurmJob]:
+        """Those of that very id: 123 is all of an array, and all parts of a heterogeneous job."""
+        if self._commands is None:
+            return []
+        # For a moment after its submission a job is in the queue and in no book.
+        found = self._commands.sacct([job_id]) or list(map(queued_job, self._commands.squeue([job_id])))
+        return [
+            with_seen(job, self._commands.sstat(job.row.raw_id or job.row.job_id))
+            if job.row.state == "RUNNING"
+            else job
+            for job in found
+        ]
+
+    def _beside(self, job: SlurmJob, records: Sequence[Record]) -> Efficiency:
+        so_far = self._so_far(records[0]) if len(records) == 1 else None
+        return efficiency_of_slurm(job, records, so_far)
+
+    def _records_of(self, job: SlurmJob) -> list[Record]:
+        """Of joblens' jobs that ran in it: by what its comment says, else by when it was."""
+        if self._store is None:
+            return []
+        said = _OF_JOBLENS.match(job.row.comment)
+        names = {job.row.job_id, job.row.raw_id} - {""}
+        try:
+            if said is not None and said["job"]:
+                record = self._store.find(said["job"])
+                placement = slurm_placement(record)
+                # Placed again, it is what its last place did; of the others Slurm alone can tell.
+                return [record] if placement is None or placement.job_id in names else []
+        except UnknownJob:
+            return []
+        row = job.row
+        if said is not None:
+            queries = [HistoryQuery(run_uuid=said["run"])]
+        elif row.started_at_us is not None:
+            until = None if row.ended_at_us is None else row.ended_at_us + _SLACK_US
+            since = row.started_at_us - _SLACK_US
+            # Ids repeat when the counter of a cluster is reset.
+            queries = [HistoryQuery(since_us=since, until_us=until, cluster_job=name) for name in names]
+        else:
+            return []
+        found = {one.job.uuid: one for query in queries for one in self._store.records(query)}
+        return [record for record in found.values() if self._is_in(record, names)]
+
+    def _is_in(self, record: Record, names: set[str]) -> bool:
+        placement = slurm_placement(record)
+        return placement is not None and placement.job_id in names and not _is_imported(record)
+
+    def _imported(self, job_id: str) -> list[Record]:
+        """Or measured by joblens, on a cluster that this machine knows nothing of."""
+        if self._store is None:
+            return []
+        try:
+            return [self._store.find(external_id_of(job_id))]
+        except JoblensError:
+            records = records_in(self._store, job_id)
+            return [record for record in records if not _is_imported(record)]
+
+    def _so_far(self, record: Record) -> Usage | None:
+        if record.outcome is not None or record.attempt is None or self._store is None:
+            return None
+        samples = [sample for _, sample in self._store.samples(record.job.uuid)]
+        if not samples:
+            return None
+        return total_usage(samples, None, accounting=record.attempt.accounting, sources={}, unknown={})
+
+
+def _or_ours(job_id: str) -> str:
+    return f"; job {job_id} of joblens itself is job:{job_id}" if job_id.isdecimal() else ""
+
+
+def _is_imported(record: Record) -> bool:
+    """Its numbers are Slurm's own."""
+    return record.attempt is not None and record.attempt.accounting == SACCT

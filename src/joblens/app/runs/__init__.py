@@ -1,0 +1,1 @@
+"""Runs of workflows: create, find, inspect, reset, cancel, repeat."""

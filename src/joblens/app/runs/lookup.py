@@ -1,0 +1,270 @@
+"""Which run someone means, and what is known of its jobs."""
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.analysis.runs.workflow_rows import run_label
+from joblens.app.jobs.queries import Note, find, newest_named
+from joblens.app.jobs.slurm_ids import PREFIX as SLURM_PREFIX
+from joblens.app.jobs.slurm_ids import is_array_element, may_be_slurm_id, records_in, slurm_id
+from joblens.model.errors import AmbiguousJob, AmbiguousRun, InputError, UnknownJob, UnknownRun
+from joblens.model.history import HistoryQuery, SortKey
+from joblens.model.jobs.job import Record, Status
+from joblens.model.runs.run import (
+    JobCancelled,
+    JobResult,
+    JobsReset,
+    OutputsMissing,
+    RecoveryRan,
+    RequirementsRaised,
+    Run,
+    RunEvent,
+    RunStatus,
+)
+from joblens.ports.store import Store
+
+_JOB, _WORKFLOW = "job:", "workflow:"
+_NUMBERED = re.compile(r"\d+\.\d+")  # run 2 of workflow 3
+_SHOWN = 3
+
+
+def find_run(store: Store, ident: str, run_number: int | None = None) -> Run:
+    """`run_number`: of the workflow that `ident` names, instead of its newest. An id of Slurm stands for the
+    run whose jobs it had."""
+    in_slurm = slurm_id(ident)
+    if in_slurm is None and is_array_element(ident):
+        in_slurm = ident.strip()
+    if in_slurm is not None:
+        return _run_in_slurm(store, in_slurm)
+    if run_number is None:
+        return _run_or_in_slurm(store, ident)
+    workflow = store.find_workflow(ident)
+    return store.find_run(f"{workflow.number}.{run_number}")
+
+
+def _run_or_in_slurm(store: Store, ident: str) -> Run:
+    try:
+        return store.find_run(ident)
+    except UnknownRun:
+        if not may_be_slurm_id(ident) or not records_in(store, ident.strip()):
+            raise
+    return _run_in_slurm(store, ident.strip())
+
+
+def _run_in_slurm(store: Store, job_id: str) -> Run:
+    """All jobs of an allocation are of one run."""
+    for record in records_in(store, job_id):
+        if record.job.run is not None:
+            return store.find_run(record.job.run.run_uuid)
+    raise UnknownRun(
+        f"no job of a run was in Slurm job {job_id}", hint=f"`joblens seff {job_id}` shows what Slurm knows"
+    )
+
+
+def find_named_run(store: Store, ident: str, note: Note, run_number: int | None = None) -> Run:
+    """The same; a name that several workflows have stands for the newest of them, which is told."""
+    found = find_run(store, ident, run_number)
+    name = ident.strip().removeprefix(_WORKFLOW)
+    others = [one for one in store.workflows() if one.name == name and one.uuid != found.workflow_uuid]
+    if others and str(found.workflow_number) != name:
+        numbers = ", ".join(str(one.number) for one in others[:_SHOWN]) + (", …" if others[_SHOWN:] else "")
+        note(
+            f"joblens: '{name}' is workflow {found.workflow_number}, the newest of that name;"
+            f" {numbers} {'has' if len(others) == 1 else 'have'} it as well"
+        )
+    return found
+
+
+def run_to_end(store: Store, ident: str, found: Run, note: Note) -> Run:
+    """Of those that a workflow's name or number stands for, the one that is not over, if any is. `found`: the
+    newest of them. Raises AmbiguousRun when there are several: who ends one of them might mean another."""
+    name = ident.strip().removeprefix(_WORKFLOW)
+    under_way = [
+        run
+        for workflow in store.workflows()
+        if name in (workflow.name, str(workflow.number))
+        for run in store.runs(workflow.uuid)
+        if run.status in (RunStatus.CREATED, RunStatus.RUNNING)
+    ]
+    labels = [run_label(run) for run in under_way]
+    if len(under_way) > 1:
+        raise AmbiguousRun(
+            f"'{name}' stands for {len(under_way)} runs that are not over: {', '.join(labels)}",
+            hint=f"all of them: joblens cancel {' '.join(labels)}",
+        )
+    if not under_way or under_way[0].uuid == found.uuid:
+        return found
+    note(f"joblens: '{name}' is run {labels[0]}, the only one of that name that is not over")
+    return store.find_run(under_way[0].uuid)
+
+
+def newest_run(store: Store) -> Run:
+    """Of all workflows."""
+    runs = [
+        run
+        for workflow in store.workflows()
+        if not workflow.is_of_commands
+        for run in store.runs(workflow.uuid)[-1:]
+    ]
+    if not runs:
+        raise UnknownRun("no workflow has been run yet", hint="start one with `joblens run FILE`")
+    newest = max(runs, key=lambda run: run.created_at_us)
+    return store.find_run(newest.uuid)  # with its file, which lists leave out
+
+
+def find_job_or_run(
+    store: Store, ident: str, note: Note | None = None, *, is_to_change: bool = False
+) -> Record | Run:
+    """For commands that take either. `job:3` and `workflow:3` say which where both fit. `note` and
+    `is_to_change`: as of `find`; a workflow's name comes before a job's."""
+    ident = ident.strip()
+    if ident.startswith((_JOB, SLURM_PREFIX)) or is_array_element(ident):
+        return find(store, ident, note, is_to_change=is_to_change)
+    if ident.startswith(_WORKFLOW):
+        return store.find_run(ident)
+    job, run = _job_or_error(store, ident), _run_or_error(store, ident)
+    if isinstance(job, Record) and isinstance(run, Run) and not run.is_command:
+        raise InputError(
+            f"'{ident}' is a job and a workflow", hint=f"say which: {_JOB}{ident} or {_WORKFLOW}{ident}"
+        )
+    if isinstance(job, Record):
+        return find(store, ident, note, is_to_change=is_to_change)
+    if isinstance(run, Run):
+        return run
+    if isinstance(job, UnknownJob) and isinstance(run, UnknownRun):
+        named = None if note is None else newest_named(store, ident, note)
+        if named is not None:
+            return named
+        if may_be_slurm_id(ident):
+            return find(store, ident, note, is_to_change=is_to_change)
+        if _NUMBERED.fullmatch(ident):
+            raise run  # no job is named so
+        raise UnknownRun(
+            f"no job, workflow or run has the id '{ident}'", hint=f"{run.hint}; `joblens history` lists jobs"
+        )
+    raise run if isinstance(job, UnknownJob) else job
+
+
+def _job_or_error(store: Store, ident: str) -> Record | InputError:
+    try:
+        return store.find(ident)
+    except (UnknownJob, AmbiguousJob) as error:
+        return error
+
+
+def _run_or_error(store: Store, ident: str) -> Run | InputError:
+    try:
+        return store.find_run(ident)
+    except InputError as error:
+        return error
+
+
+def records_of_run(store: Store, run_uuid: str) -> Iterator[Record]:
+    """Every attempt of its jobs, oldest first, without the commands of actions."""
+    query = HistoryQuery(run_uuid=run_uuid, sort=SortKey.STARTED, ascending=True)
+    for record in store.records(query):
+        if record.job.run is not None and record.job.run.index >= 0:
+            yield record
+
+
+def records_of_whole_run(store: Store, run: Run) -> list[Record]:
+    """The same, and before them the attempts of earlier runs whose results the run keeps."""
+    kept = kept_results(store, run)
+    earlier: list[Record] = []
+    if kept is not None:
+        wanted = {result.job_uuid for result in kept.results}
+        for uuid in dict.fromkeys(kept.run_of.values()):
+            earlier += [record for record in records_of_run(store, uuid) if record.job.uuid in wanted]
+    return [*earlier, *records_of_run(store, run.uuid)]
+
+
+class KeptResults(Struct, frozen=True):
+    """Of a run that repeats part of an earlier one: the results that still hold for the jobs it does not run
+    again, and the run in which each job's were made."""
+
+    results: tuple[JobResult, ...]
+    run_of: dict[int, str]
+    made_at_us: int  # when the new run was created
+    moved: frozenset[int] = (
+        frozenset()
+    )  # jobs of which only a success was kept; they may have had another place
+
+
+def kept_results(store: Store, run: Run) -> KeptResults | None:
+    """None: the run stands by itself. The earlier run may itself have kept results of one before it."""
+    if run.base_run_uuid is None or run.again is None:
+        return None
+    base_uuid = run.base_run_uuid
+    base = _run_or_none(store, base_uuid)
+    again = frozenset(run.again)
+    earlier = None if base is None else kept_results(store, base)
+    found = {} if earlier is None else _by_index(earlier.results)
+    run_of = {} if earlier is None else dict(earlier.run_of)
+    for index, attempts in _by_index(store.run_results(base_uuid)).items():
+        found[index] = attempts
+        run_of[index] = base_uuid
+    moved = set() if earlier is None else {index for index in earlier.moved if run_of.get(index) != base_uuid}
+    # Jobs that were added to the base may have another index here: `kept_from` names those that are kept.
+    found = {index: attempts for index, attempts in found.items() if index < run.declared_jobs}
+    for uuid, places in run.kept_from.items():
+        there = _by_index(store.run_results(uuid))
+        for index, place in places:
+            found[index] = _successes(there.get(place, []), index)
+            run_of[index] = uuid
+            moved.add(index)
+    kept = sorted(index for index in found if index not in again)
+    results = tuple(result for index in kept for result in found[index])
+    run_of = {index: run_of[index] for index in kept}
+    return KeptResults(results, run_of, run.created_at_us, frozenset(moved))
+
+
+def _successes(results: list[JobResult], index: int) -> list[JobResult]:
+    return [replace(result, index=index) for result in results if result.status is Status.SUCCESS]
+
+
+def kept_events(store: Store, kept: KeptResults) -> list[RunEvent]:
+    """Of the runs that results were kept from, in order. What they say about a job whose outcome is kept from
+    another run is left out, as is all about jobs of which a success was kept, and what was raised: the plan
+    of the new run has that. Jobs that were reset later keep the outcome that they had then."""
+    events = [
+        narrowed
+        for uuid in set(kept.run_of.values())
+        for _, event in store.run_events(uuid)
+        if (narrowed := _about_kept(event, kept)) is not None
+    ]
+    return sorted(events, key=lambda event: event.at_us)
+
+
+def _about_kept(event: RunEvent, kept: KeptResults) -> RunEvent | None:
+    fact = event.fact
+    if isinstance(fact, RequirementsRaised):
+        return None
+    if isinstance(fact, JobsReset):
+        if event.at_us > kept.made_at_us:
+            return None
+        jobs = tuple(one for one in fact.jobs if _is_kept(one[0], event.run_uuid, kept))
+        return replace(event, fact=replace(fact, jobs=jobs)) if jobs else None
+    if isinstance(fact, OutputsMissing | RecoveryRan | JobCancelled):
+        return event if _is_kept(fact.index, event.run_uuid, kept) else None
+    return event
+
+
+def _is_kept(index: int, run_uuid: str, kept: KeptResults) -> bool:
+    return kept.run_of.get(index) == run_uuid and index not in kept.moved
+
+
+def _run_or_none(store: Store, uuid: str) -> Run | None:
+    try:
+        return store.find_run(uuid)
+    except UnknownRun:
+        return None
+
+
+def _by_index(results: tuple[JobResult, ...] | list[JobResult]) -> dict[int, list[JobResult]]:
+    found: dict[int, list[JobResult]] = {}
+    for result in results:
+        found.setdefault(result.index, []).append(result)
+    return found

@@ -1,0 +1,197 @@
+"""The one place that picks drivers: which store, which sinks, which clock."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from joblens.app.wiring.paths import default_journal_dir, default_store_path, logs_dir, store_home
+from joblens.model.errors import InputError
+from joblens.model.settings import Settings
+from joblens.model.values.store_url import is_postgres, without_password
+from joblens.ports.sink import Sink
+from joblens.ports.store import Store
+
+if TYPE_CHECKING:
+    from joblens.ports.deliveries import Deliveries
+    from joblens.stores.postgres import PostgresStore
+    from joblens.stores.sqlite import SqliteStore
+
+Warn = Callable[[str], None]
+
+_ANSWER_S = 60.0
+_ANSWER_TO_AGENTS_S = 15.0  # they have jobs to look after, and a journal
+
+
+class SystemClock:
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def mono_ns(self) -> int:
+        return time.monotonic_ns()
+
+
+def store_name(settings: Settings) -> str:
+    """The path of its file, or its URL without the password: for showing, and for all that goes by store."""
+    url = settings.store.url
+    if url is None:
+        return default_store_path()
+    if is_postgres(url):
+        return without_password(url)
+    path = url
+    if "://" in url:
+        scheme, _, path = url.partition("://")
+        if scheme not in ("sqlite", "file"):
+            raise InputError(
+                f"store '{scheme}://…': '{scheme}' is not a store joblens can open",
+                hint="give the path of a SQLite file, sqlite:///path, or postgresql://host/database",
+            )
+    if os.path.isdir(path):
+        raise InputError(
+            f"store '{url}' is a directory", hint=f"name a file in it: {os.path.join(path, 'joblens.db')}"
+        )
+    path = os.path.abspath(path)
+    _check_folder(url, os.path.dirname(path))
+    return path
+
+
+def store_address(settings: Settings) -> str:
+    """For connecting only: with the password."""
+    url = settings.store.url
+    return url if url is not None and is_postgres(url) else store_name(settings)
+
+
+def is_file_store(settings: Settings) -> bool:
+    return not is_postgres(settings.store.url or "")
+
+
+def _check_folder(url: str, folder: str) -> None:
+    """It may still have to be made, but not where something else is."""
+    while not os.path.isdir(folder):
+        if os.path.lexists(folder) and not os.path.isdir(folder):  # else somebody has made it just now
+            raise InputError(
+                f"store '{url}': {folder} is not a directory", hint="give the path of a file in a directory"
+            )
+        folder = os.path.dirname(folder)
+
+
+def store_is_there(settings: Settings) -> bool:
+    """A server is taken to be, and so is a file that cannot be seen: who opens it learns more."""
+    if is_postgres(settings.store.url or ""):
+        return True
+    try:
+        os.stat(store_name(settings))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def is_own_store(settings: Settings) -> bool:
+    """Written by this user, or not there yet. In a database everybody who may write is believed: they can
+    have jobs run too."""
+    if is_postgres(settings.store.url or ""):
+        return True
+    try:
+        return os.stat(store_name(settings)).st_uid == os.geteuid()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def may_write_store(settings: Settings) -> bool:
+    """A file that may be written is of no use in a folder that may not: its log goes beside it."""
+    if is_postgres(settings.store.url or ""):
+        return True
+    path = store_name(settings)
+    return os.access(os.path.dirname(path), os.W_OK) and (
+        os.access(path, os.W_OK) or not os.path.exists(path)
+    )
+
+
+def warn_in_python(message: str) -> None:
+    """For programs that use joblens as a library; commands say it in a line of their own."""
+    import warnings
+
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+def open_store_directly(settings: Settings, warn: Warn) -> "PostgresStore | SqliteStore":
+    """Without a journal: what cannot be written raises StoreError."""
+    return _opener(settings, warn)()
+
+
+def open_deliveries(settings: Settings, warn: Warn, answer_s: float = _ANSWER_S) -> "Deliveries":
+    """The store itself: who cannot reach it gets no work from it."""
+    return _opener(settings, warn, answer_s)()
+
+
+def _opener(
+    settings: Settings, warn: Warn, answer_s: float = _ANSWER_S
+) -> "Callable[[], SqliteStore | PostgresStore]":
+    address, level = store_address(settings), settings.job_metrics.compression_level
+    if is_postgres(address):
+        from joblens.stores.postgres import PostgresStore
+
+        return lambda: PostgresStore(address, compression_level=level, answer_s=answer_s, warn=warn)
+    from joblens.stores.sqlite import SqliteStore
+
+    return lambda: SqliteStore(address, compression_level=level, warn=warn)
+
+
+def open_store(settings: Settings, warn: Warn = warn_in_python, *, must_open: bool = False) -> Store:
+    """For writing what jobs did: outlives a store that cannot be written, by journalling."""
+    from joblens.stores.wrappers.journal import JournaledStore
+
+    return JournaledStore(
+        _opener(settings, warn, _ANSWER_S if must_open else _ANSWER_TO_AGENTS_S),
+        settings.store.journal_dir or default_journal_dir(),
+        warn,
+        store_name(settings),
+        must_open=must_open,
+    )
+
+
+def open_store_to_read(settings: Settings, warn: Warn) -> Store:
+    """A store that somebody named and that is not there was mistyped: it is not made. What is waiting in
+    a journal to be brought in does make it."""
+    name = store_name(settings)
+    if settings.store.url is not None and not store_is_there(settings):
+        from joblens.stores.wrappers.journal import has_left_behind
+
+        if not has_left_behind(name, settings.store.journal_dir or default_journal_dir()):
+            raise InputError(
+                f"there is no store at {name}", hint="run a job first, or name another with --store"
+            )
+    if store_is_there(settings) and not may_write_store(settings):
+        from joblens.stores.sqlite import SqliteStore
+
+        return SqliteStore(name, read_only=True, warn=warn)
+    return open_store(settings, warn, must_open=True)
+
+
+def logs_root(settings: Settings) -> str:
+    """Where what jobs print is kept, a folder for each."""
+    return settings.output.dir or logs_dir(store_name(settings))
+
+
+def history_file(settings: Settings) -> str:
+    return settings.sinks.history.path or os.path.join(store_home(store_name(settings)), "jobs_history.jsonl")
+
+
+def open_sinks(settings: Settings, warn: Warn) -> list[Sink]:
+    sinks: list[Sink] = []
+    if settings.sinks.history.enabled:
+        from joblens.stores.sinks.history_jsonl import HistoryJsonl
+
+        wanted = settings.sinks.history
+        sinks.append(HistoryJsonl(history_file(settings), wanted.max_size, wanted.backup_count, warn))
+    folder = settings.job_metrics.storage_dir
+    if folder:
+        from joblens.stores.sinks.sample_jsonl_gz import SampleJsonlGz
+
+        metrics = settings.job_metrics
+        sinks.append(SampleJsonlGz(folder, metrics.max_file_size, warn))
+    return sinks

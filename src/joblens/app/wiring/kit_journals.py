@@ -1,0 +1,23 @@
+"""What waits beside the store for it to be there, as those who look after tickets ask for it."""
+
+from contextlib import suppress
+
+from joblens.agent.queue.lost_workers import Journals
+from joblens.agent.session.context import Kit
+from joblens.model.errors import StoreError
+from joblens.stores.wrappers.journal import JournaledStore
+
+
+class KitJournals(Journals):
+    def __init__(self, kit: Kit, store: JournaledStore) -> None:
+        self._kit = kit
+        self._store = store
+
+    def bring_in_own(self) -> None:
+        if self._store.has_journal:
+            self._kit.recorder.read(lambda _: self._store.bring_in_own())
+
+    def bring_in_left_behind(self) -> bool:
+        with suppress(StoreError):
+            return self._kit.recorder.read(lambda _: self._store.bring_in_left_behind())
+        return False

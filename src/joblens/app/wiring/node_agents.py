@@ -1,0 +1,59 @@
+"""Ways to the other nodes of what a cluster has given to this process."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from joblens.agent.nodes.jobs import NodeDesks
+from joblens.model.clusters.allocation import Allocation, NodeDoors, slurm_allocation
+from joblens.ports.node_agents import NodeAgents
+
+_STEP_NAME = "joblens-agent"
+# Whatever the job's own steps are to be like is not for ours.
+_NOT_FOR_US = ("SLURM_TASK_PROLOG", "SLURM_TASK_EPILOG", "SLURM_OPEN_MODE")
+
+
+class SlurmAgents:
+    """By a step that takes nothing away from the job's own."""
+
+    def __init__(self, allocation: Allocation, environ: Mapping[str, str]) -> None:
+        self.allocation = allocation
+        self._environ = environ
+
+    def variables(self, uuid: str, path: str) -> dict[str, str]:
+        return {}  # srun is all that anybody needs
+
+    def start(self, nodes: Sequence[str], argv: Sequence[str]) -> "subprocess.Popen[bytes]":
+        env = {name: value for name, value in self._environ.items() if name not in _NOT_FOR_US}
+        return subprocess.Popen(
+            [*srun_words(nodes), *argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=env,
+            start_new_session=True,  # a Ctrl-C in the terminal is for the job
+        )
+
+
+def srun_words(nodes: Sequence[str]) -> list[str]:
+    count = len(nodes)
+    options = ("--overlap", "--cpu-bind=none", "--mpi=none", "--mem=0", "--cpus-per-task=1", "--gres=none")
+    ending = ("--kill-on-bad-exit=0", "--wait=0", "--quiet", "--export=ALL", f"--job-name={_STEP_NAME}")
+    placed = (f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", f"--nodelist={','.join(nodes)}")
+    return ["srun", *options, *ending, *placed]
+
+
+def agents_here(environ: Mapping[str, str] = os.environ) -> NodeAgents | None:
+    """None: no cluster has given this process anything that other processes could be started in."""
+    allocation = slurm_allocation(environ)
+    return SlurmAgents(allocation, environ) if allocation is not None else None
+
+
+def desks_here(cgroup_parent: str | None) -> NodeDesks:
+    return NodeDesks(agents_here(), _by_doors, cgroup_parent)
+
+
+def _by_doors(doors: NodeDoors) -> NodeAgents:
+    from joblens.runners.nodes.door_calls import DoorAgents
+
+    return DoorAgents("ray", "", doors)

@@ -1,0 +1,198 @@
+"""Wires up what a process needs to own jobs: sampler, recorder, accounting, sinks."""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from joblens import __version__
+from joblens.agent.cgroups.placement import owner_mark
+from joblens.agent.measuring.accounting import Accountant
+from joblens.agent.provenance.collector import ProvenanceDesk
+from joblens.agent.runtime.loop import Loop
+from joblens.agent.runtime.owners import this_process
+from joblens.agent.runtime.pending_ends import PendingEnds
+from joblens.agent.runtime.recorder import Recorder
+from joblens.agent.runtime.sampler import Sampler
+from joblens.agent.session.context import Kit
+from joblens.app.wiring.drivers import SystemClock, is_own_store, open_sinks, open_store, store_name
+from joblens.app.wiring.missing_lines import write_missing_lines
+from joblens.app.wiring.paths import spool_dir
+from joblens.files.private import make_private_folder
+from joblens.model.errors import JoblensError, LaunchError
+from joblens.model.jobs.job import Job, Record
+from joblens.model.settings import LogSettings, Settings
+from joblens.probes.host.machine_load import read_host
+
+if TYPE_CHECKING:
+    import logging
+
+    from joblens.agent.nodes.jobs import NodeDesks
+    from joblens.agent.recovery.orphans import Recovery
+    from joblens.ports.store import Store
+
+_LEAST_DESCRIPTORS = 64
+
+
+def show(text: str, level: str) -> None:
+    """In any program: one that cannot be told never ends a job."""
+    line = f"joblens: {level}: {_clean(text)}"
+    with suppress(OSError, ValueError, AttributeError):  # None, where a program closed it
+        # On a terminal it takes the place of a live line, and the terminal may be in raw mode.
+        sys.stderr.write(f"\r{line}\x1b[K\r\n" if sys.stderr.isatty() else f"{line}\n")
+
+
+def _clean(text: str) -> str:
+    from joblens.views.text.style import clean_text
+
+    return clean_text(text)
+
+
+class OwnLog:
+    """What joblens tells about its own work. Without a log file that is standard error, from the configured
+    level on; with one, it goes there, and warnings are shown all the same. Raises ConfigError for a file that
+    cannot be written."""
+
+    def __init__(self, logs: LogSettings, show: Callable[[str, str], None] = show) -> None:
+        self._show = show
+        self._level = logs.level
+        self._logger: logging.Logger | None = None
+        if logs.file is not None:
+            from joblens.app.wiring.logging_setup import set_up_logging
+
+            self._logger = set_up_logging(logs)
+
+    def info(self, text: str) -> None:
+        if self._logger is not None:
+            self._logger.info("%s", _clean(text))
+        elif self._level in ("DEBUG", "INFO"):
+            self._show(text, "info")
+
+    def warn(self, text: str) -> None:
+        if self._logger is not None:
+            self._logger.warning("%s", _clean(text))
+        if self._logger is not None or self._level != "ERROR":
+            self._show(text, "warning")
+
+    def started(self, job: Job) -> None:
+        self.info(f"job {job.uuid} ({job.name}): started")
+
+    def ended(self, record: Record) -> None:
+        outcome = record.outcome
+        if outcome is not None:
+            code = "" if outcome.exit_code is None else f", exit code {outcome.exit_code}"
+            took = f"{outcome.duration_s:.3f} s"
+            self.info(f"job {record.job.uuid} ({record.job.name}): {outcome.status}{code}, {took}")
+
+
+def current_user() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _check_descriptors() -> None:
+    """Before anything is begun that would have to be taken back."""
+    allowed = os.sysconf("SC_OPEN_MAX")
+    if 0 <= allowed < _LEAST_DESCRIPTORS:
+        raise LaunchError(
+            f"{allowed} open files are allowed here, and joblens needs {_LEAST_DESCRIPTORS} to run a job",
+            hint="raise the limit on open files: ulimit -n 1024",
+        )
+
+
+def open_kit(
+    settings: Settings,
+    take_sample: Callable[[str], None],
+    job_rlimits: tuple[tuple[int, int, int], ...] = (),
+    warn: Callable[[str], None] | None = None,
+    around: "Callable[[Store], Store]" = lambda store: store,
+) -> Kit:
+    """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due. `around`: what
+    is to stand between those who write and the store."""
+    _check_descriptors()
+    warn = warn or OwnLog(settings.logs).warn
+    clock = SystemClock()
+    host = read_host()
+    spool = spool_dir(store_name(settings))
+    try:
+        make_private_folder(spool)
+    except OSError as error:
+        # Only a job whose joblens is killed would miss it.
+        warn(f"launchers have no place to leave outcomes: {spool}: {error.strerror}")
+    owner = this_process(host)
+    store = around(open_store(settings, warn))
+    write_missing_lines(store, settings, spool, host, warn)
+    recorder = Recorder(store, open_sinks(settings, warn), warn, PendingEnds(spool, owner))
+    return Kit(
+        recorder=recorder,
+        sampler=Sampler(take_sample, clock, warn),
+        accountant=Accountant(clock, settings.limits.cgroup_parent, warn, owner_mark(owner, spool)),
+        clock=clock,
+        loop=Loop(),
+        owner=owner,
+        host=host,
+        spool_dir=spool,
+        job_rlimits=job_rlimits,
+        nodes=_nodes_here(settings),
+        provenance=ProvenanceDesk(
+            recorder,
+            host,
+            __version__,
+            job_rlimits,
+            largest_hashed=settings.provenance.max_hash_size,
+            is_on=settings.provenance.enabled,
+        ),
+    )
+
+
+def _nodes_here(settings: Settings) -> "NodeDesks | None":
+    if "SLURM_JOB_ID" not in os.environ:
+        return None
+    from joblens.app.wiring.node_agents import desks_here
+
+    return desks_here(settings.limits.cgroup_parent)
+
+
+def open_recovery(kit: Kit, settings: Settings) -> "Recovery":
+    from joblens.agent.recovery.orphans import Recovery
+
+    return Recovery(
+        kit.spool_dir,
+        kit.accountant,
+        kit.clock,
+        kit.host,
+        user=current_user(),
+        output_max_bytes=settings.output.max_size,
+        trusts_records=is_own_store(settings),
+    )
+
+
+def close_kit(kit: Kit, *, sweeps_all: bool = False) -> None:
+    """Removes groups that killed processes of this store left. `sweeps_all`: all else that they left, too."""
+    kit.sampler.close()
+    kit.instruments.close()
+    with suppress(JoblensError, OSError):
+        _sweep(kit, sweeps_all=sweeps_all)
+    if kit.provenance is not None:
+        kit.provenance.close()
+    kit.recorder.close()
+    kit.accountant.close()
+    kit.loop.close()
+
+
+def _sweep(kit: Kit, *, sweeps_all: bool) -> None:
+    accountant = kit.accountant
+    if sweeps_all:
+        from joblens.agent.recovery.sweeping import sweep
+
+        now_us = kit.clock.now_us()
+        kit.recorder.read(lambda store: sweep(kit.spool_dir, store, now_us, kit.host, accountant.parent))
+    elif accountant.parents:
+        from joblens.agent.recovery.forgotten_groups import sweep_own_groups
+
+        kit.recorder.read(lambda store: sweep_own_groups(kit.spool_dir, store, accountant.parents))

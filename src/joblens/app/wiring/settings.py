@@ -1,0 +1,236 @@
+"""The settings in force: defaults, then files, then the environment, then options; each with its origin."""
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct, structs
+
+from joblens.app.wiring.paths import CONFIG_NAME, SYSTEM_CONFIG, home_dir, user_config_path
+from joblens.files.private import untrusted_reason
+from joblens.model.errors import ConfigError, InputError
+from joblens.model.settings import Settings
+from joblens.spec.settings.settings_list import names_of, variable_of
+
+S = TypeVar("S", bound=Struct)
+
+_DEFAULTS = Settings()
+
+# Short names for what is set most often. The long ones (JOBLENS_STORE_URL) work too.
+_STORE = "store.url"
+_SHORT_VARIABLES = {"JOBLENS_STORE": _STORE}
+
+# Options of the command line that stand for a setting, for telling where a value comes from.
+OPTION_OF = {
+    "store.url": "--store",
+    "job_metrics.default_sample_rate": "--interval",
+    "job_metrics.enabled": "--no-monitor",
+    "job_metrics.probes": "--probes",
+    "limits.accounting": "--accounting",
+    "limits.enforce": "--no-enforce",
+    "limits.grace": "--grace",
+    "output.capture": "--no-capture",
+    "queue.broker": "--broker",
+    "queue.name": "--queue",
+    "queue.retry_lost": "--retry-lost",
+}
+
+
+class LoadedSettings(Struct, frozen=True, kw_only=True):
+    """`origins` has every dotted name: 'default', 'FILE:LINE', 'environment NAME' or 'option --NAME'."""
+
+    settings: Settings
+    origins: dict[str, str]
+    files: tuple[str, ...] = ()  # that were read, in the order they were applied
+    skipped: dict[str, str] = {}  # files that others could have written, with the reason
+    problems: tuple[str, ...] = ()  # what was left out, when that was allowed
+
+
+class _Layers:
+    """Values found so far; a later one replaces an earlier one. Problems are kept until all is read."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.origins: dict[str, str] = {}
+        self.problems: list[str] = []
+
+    def add_file(self, path: str, text: str) -> None:
+        from joblens.spec.settings.config import read_config
+
+        reading = read_config(text, path)
+        self.values.update(reading.values)
+        self.origins.update({name: f"{path}:{line}" for name, line in reading.lines.items()})
+        self.problems += reading.problems
+
+    def add_text(self, name: str, text: str, origin: str, base_dir: str) -> None:
+        from joblens.spec.settings.config import unknown_key, value_from_text
+        from joblens.spec.settings.settings_list import all_settings
+
+        setting = all_settings().get(name)
+        if setting is None:
+            self.problems.append(f"{origin}: {unknown_key(name)}")
+            return
+        try:
+            value = value_from_text(setting, text, base_dir)
+            self.values[name] = self._with_known_password(value) if name == _STORE else value
+            self.origins[name] = origin
+        except InputError as error:
+            self.problems.append(f"{origin}: {error}")
+
+    def _with_known_password(self, url: str) -> str:
+        """Whoever names the same store without its password means the one that was told before."""
+        from joblens.model.values.store_url import same_store
+
+        known = self.values.get(_STORE)
+        return known if isinstance(known, str) and same_store(url, known) else url
+
+
+def load_settings(
+    *,
+    config: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    env: Mapping[str, str] = os.environ,
+    cwd: str | None = None,
+    system_config: str = SYSTEM_CONFIG,
+    leave_out_bad: bool = False,
+    warn: Callable[[str], None] | None = None,
+) -> LoadedSettings:
+    """`config` is what `--config` says, `overrides` are options by dotted setting name. ConfigError names
+    everything that is wrong in all files, variables and options together; with `leave_out_bad` that is told
+    in the result instead, and the rest counts. `warn` is called for each file that is not trusted; by
+    default that is a Python warning."""
+    here = cwd or _current_dir()
+    layers = _Layers()
+    texts, skipped = _read_files(config, env, here, system_config)
+    for path, text in texts.items():
+        layers.add_file(path, text)
+    names = names_of(_DEFAULTS)
+    _add_environment(layers, names, env, here)
+    for name, text in (overrides or {}).items():
+        layers.add_text(name, text, f"option {OPTION_OF.get(name, name)}", here)
+    if layers.problems and not leave_out_bad:
+        raise config_error(layers.problems)
+    for path, reason in skipped.items():
+        (warn or _warn_in_python())(
+            f"{path} is not used: {reason}; to use it, give --config {shlex.quote(path)}"
+        )
+    return LoadedSettings(
+        settings=_filled(_DEFAULTS, layers.values),
+        origins=dict.fromkeys(names, "default") | layers.origins,
+        files=tuple(texts),
+        skipped=skipped,
+        problems=tuple(layers.problems),
+    )
+
+
+def _warn_in_python() -> Callable[[str], None]:
+    from joblens.app.wiring.drivers import warn_in_python
+
+    return warn_in_python
+
+
+def _read_files(
+    config: str | None, env: Mapping[str, str], here: str, system_config: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns the files to apply with their text, in that order, and the skipped ones with the reason. Of a
+    project's files the nearest that is trusted counts; a file that is found in two ways is applied last."""
+    asked = os.path.expanduser(config or env.get("JOBLENS_CONFIG", ""))
+    # A relative path in the environment is another file in every directory: nobody chose that one.
+    named = os.path.join(here, asked) if config or os.path.isabs(asked) else None
+    places: list[Iterable[str]] = [
+        filter(os.path.isfile, [system_config]),
+        filter(os.path.isfile, [user_config_path(env)]),
+        find_project_configs(here, home_dir(env)),
+        [os.path.join(here, asked)] if asked else [],
+    ]
+    texts: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    for paths in places:
+        for path in paths:
+            text, reason = _read(path, check=path != named)
+            if reason:
+                skipped[path] = reason
+                continue
+            texts.pop(path, None)
+            texts[path] = text
+            break
+    return texts, skipped
+
+
+def find_project_configs(here: str, home: str) -> Iterator[str]:
+    """Every joblens.yml from here upwards, as far as the home directory or the top of a git tree."""
+    folder = os.path.abspath(here)
+    while True:
+        path = os.path.join(folder, CONFIG_NAME)
+        if os.path.isfile(path):
+            yield path
+        parent = os.path.dirname(folder)
+        if folder in (parent, home) or os.path.exists(os.path.join(folder, ".git")):
+            return
+        folder = parent
+
+
+def _read(path: str, *, check: bool) -> tuple[str, str]:
+    """Returns the text, or else the reason why the file is not trusted."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            reason = untrusted_reason(path, file.fileno()) if check else ""
+            return "" if reason else file.read(), reason
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    except OSError as error:
+        hint = "check the path given with --config or JOBLENS_CONFIG"
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error
+
+
+def _add_environment(layers: _Layers, names: list[str], env: Mapping[str, str], here: str) -> None:
+    """An empty variable counts as not set, as it does for most programs."""
+    given = [name for name in env if name.startswith("JOBLENS_") and env[name]]
+    if not given:
+        return
+    known = {variable_of(name): name for name in names} | _SHORT_VARIABLES
+    sections = tuple(variable_of(section) + "_" for section in _DEFAULTS.__struct_fields__)
+    # Short names last, so that they win over the long ones.
+    for variable in sorted(given, key=lambda name: (name in _SHORT_VARIABLES, name)):
+        if variable in known:
+            layers.add_text(known[variable], env[variable], f"environment {variable}", here)
+        elif variable.startswith(sections):
+            layers.problems.append(_unknown_variable(variable, list(known)))
+
+
+def _unknown_variable(variable: str, known: list[str]) -> str:
+    import difflib
+
+    nearest = difflib.get_close_matches(variable, known, n=1)
+    meant = f"; did you mean {nearest[0]}?" if nearest else ""
+    return f"environment {variable}: there is no such setting{meant}"
+
+
+def _filled(section: S, values: dict[str, Any], prefix: str = "") -> S:
+    """The section with the given values in place of its own."""
+    if not values:
+        return section
+    changes: dict[str, Any] = {}
+    for field in section.__struct_fields__:
+        current = getattr(section, field)
+        name = prefix + field
+        if isinstance(current, Struct):
+            changes[field] = _filled(current, values, name + ".")
+        elif name in values:
+            changes[field] = values[name]
+    return structs.replace(section, **changes)
+
+
+def config_error(problems: Sequence[str]) -> ConfigError:
+    if len(problems) == 1:
+        return ConfigError(problems[0])
+    listed = "\n".join(f"  {problem}" for problem in problems)
+    return ConfigError(f"{len(problems)} problems in the configuration:\n{listed}")
+
+
+def _current_dir() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "/"  # the directory vanished under us: no project file then, and relative paths mean the root

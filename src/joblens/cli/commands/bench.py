@@ -1,0 +1,340 @@
+"""`joblens bench`: commands against each other, tools' own benchmarks, and what came of them."""
+
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.arguments import count_from
+from joblens.cli.options.common import shared_options
+from joblens.model.errors import BenchmarkError, InputError
+from joblens.model.history import BENCH_TAG
+
+if TYPE_CHECKING:
+    from joblens.app.bench.ab_runs import AbPlan, AbProgress
+    from joblens.app.bench.runner import BenchmarkRunner
+
+_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_GIVES_COMMANDS = ("--command", "-c", "--baseline", "-b")
+
+
+class BenchGroup(click.Group):
+    """`bench -- CMD` is `bench ab -- CMD`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        has_subcommand = bool(args) and args[0] in self.commands
+        gives_commands = any(word == "--" or word.split("=")[0] in _GIVES_COMMANDS for word in args)
+        try:
+            return super().parse_args(ctx, ["ab", *args] if gives_commands and not has_subcommand else args)
+        except click.NoSuchOption as error:
+            raise self._behind_dashes(ctx, error) from None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise self._behind_dashes(ctx, error) from None
+
+    def _behind_dashes(self, ctx: click.Context, error: click.UsageError) -> click.UsageError:
+        said = error.format_message().rstrip(".")
+        return click.UsageError(
+            f"{said}; a command to measure goes behind --: joblens bench [OPTIONS] -- COMMAND", ctx
+        )
+
+
+@click.group("bench", cls=BenchGroup)
+def command() -> None:
+    """Run commands against each other, or a tool's own benchmark, and compare what came of it.
+
+    joblens bench -- CMD measures a command again and again; with --baseline 'CMD' or --command 'CMD'
+    (repeatable) others are run in turns with it. 'bench ab' is the long form."""
+
+
+_results_dir = click.option(
+    "--results-dir", metavar="DIR", help="Where results are kept. Default: benchmarks/ beside the store."
+)
+
+
+@command.command("ab", context_settings={"allow_interspersed_args": False})
+@click.option("-b", "--baseline", metavar="CMD", help="Command that the others are compared with.")
+@click.option("-c", "--command", "lines", multiple=True, metavar="CMD", help="A command (repeatable).")
+@click.option(
+    "-N", "--name", "names", multiple=True, metavar="TEXT", help="Names, in the order of the commands."
+)
+@click.option("-n", "--runs", type=count_from(1), metavar="N", help="Just so many runs of each.")
+@click.option("--max-runs", type=count_from(1), default=1000, metavar="N", help="No more. Default: 1000.")
+@click.option("-w", "--warmup", type=count_from(0), default=1, metavar="N", help="Runs before. Default: 1.")
+@click.option(
+    "-t",
+    "--time",
+    "time_text",
+    default="60s",
+    metavar="TIME",
+    help="Begin no round that ends later. Default: 60s.",
+)
+@click.option(
+    "--precision", default="2%", metavar="SHARE", help="Stop at an interval this narrow. Default: 2%."
+)
+@click.option("--confidence", default="95%", metavar="SHARE", help="Of all intervals. Default: 95%.")
+@click.option("--prepare", metavar="CMD", help="Run before each run, not measured.")
+@click.option("--seed", type=int, metavar="N", help="Of the order, to draw the same one again.")
+@click.option("-i", "--ignore-failure", is_flag=True, help="Runs that fail count like any other.")
+@click.option("--title", default="", metavar="TEXT", help="Of the result.")
+@click.option("-o", "--report", metavar="FILE", help="Also write a report: .html or .md.")
+@click.option("--no-save", is_flag=True, help="Keep no result.")
+@_results_dir
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND…]")
+@shared_options
+def ab(session: Session, /, **given: Any) -> int:
+    """Run commands in turns until it is clear how they compare: CMD behind --, others by options.
+
+    Every round runs each command once, in an order drawn by lot, and every run is measured: wall time, CPU,
+    memory, I/O. It ends when the interval is narrow enough, or time is up."""
+    from joblens.app.bench.ab_runs import check_ab, run_ab
+    from joblens.app.bench.reports import check_report_place
+
+    plan = _plan(given)
+    check_ab(plan)
+    report = given["report"]
+    if report:
+        check_report_place(report)
+    runner = _runner(session, given["results_dir"])
+    session.own_jobs()
+    with _Progress(session, plan) as progress:
+        document = run_ab(plan, session.settings, progress.tell)
+    has_runs = document["rounds"] > 0
+    if has_runs and not given["no_save"]:
+        runner.save_results(document)
+    if has_runs and report:
+        runner.generate_report(document, report, title=plan.title or document["title"])
+    if session.json:
+        session.write_json(document)
+    elif not has_runs and document["failure"]:
+        _tell_failure(session, document)
+    else:
+        from joblens.views.bench.text import render_result
+
+        session.write_lines(render_result(document, session.table_width, session.palette))
+        if has_runs and not given["no_save"]:
+            session.note(f"joblens: kept as {document['id']}")
+    return {"interrupt": 130, "failure": 1}.get(document["stopped"], 0)
+
+
+def _tell_failure(session: Session, document: dict[str, Any]) -> None:
+    """Of one that ended before anything was measured: there is no table to show."""
+    from joblens.views.bench.text import command_lines
+
+    for line in command_lines(document, session.table_width) if document["comparisons"] else ():
+        session.note(line)
+    session.note(f"joblens: error: {document['failure']}")
+
+
+@command.command("run")
+@click.option("--tool", "tools", multiple=True, metavar="NAME", help="Tool to run (repeatable).")
+@click.option(
+    "--device",
+    type=click.Choice(("cpu", "gpu", "intel-gpu", "all")),
+    default="cpu",
+    help="Where; all: wherever the tool can and this machine has it. Default: cpu.",
+)
+@click.option("-n", "--runs", type=count_from(1), default=3, metavar="N", help="Default: 3.")
+@click.option("-w", "--warmup", type=count_from(0), default=1, metavar="N", help="Runs before. Default: 1.")
+@click.option("-p", "--param", "params", multiple=True, metavar="K=V", help="A parameter (repeatable).")
+@click.option("--script", metavar="FILE", help="In place of the tool's own script for benchmarks.")
+@click.option("--container", metavar="IMAGE", help="Run it inside a container of this image.")
+@_results_dir
+@shared_options
+def run(session: Session, /, **given: Any) -> int:
+    """Run a tool's benchmark a few times, and keep the result."""
+    from joblens.app.bench.runner import usable_devices
+    from joblens.app.jobs.preparation import parse_params
+    from joblens.app.queue.tools import find_tool
+    from joblens.views.bench.text import fine_duration, render_result
+
+    if not given["tools"]:
+        raise BenchmarkError("no tool was named", hint="joblens bench run --tool NAME; list-tools shows them")
+    params = parse_params(given["params"])
+    runner = _runner(session, given["results_dir"])
+    found = [find_tool(name) for name in given["tools"]]  # all known, before the first runs
+    session.own_jobs()
+    documents = []
+    for tool in found:
+        devices, left_out = usable_devices(tool) if given["device"] == "all" else ([given["device"]], {})
+        for device, why in left_out.items():
+            session.note(f"joblens: {tool.name}: not on {device}: {why}")
+
+        def tell(number: int, result: Any, name: str = tool.name) -> None:
+            what = f"run {number} of {given['runs']}" if number else "warm-up"
+            session.note(f"joblens: {name}: {what}: {result.status}, {fine_duration(result.duration_s)}")
+
+        for device in devices:
+            document = runner.run_benchmark(
+                tool.name,
+                device,
+                params,
+                given["runs"],
+                script=given["script"],
+                warmup=given["warmup"],
+                container=given["container"],
+                tell=None if session.json else tell,
+            )
+            runner.save_results(document)
+            documents.append(document)
+    if session.json:
+        session.write_json(documents)
+    else:
+        for place, document in enumerate(documents):
+            session.write_lines([""] if place else [])
+            session.write_lines(render_result(document, session.table_width, session.palette))
+            session.write_lines([f"kept as {document['id']}"])
+    return 0 if all(document["error"] is None for document in documents) else 1
+
+
+@command.command("compare")
+@click.argument("baseline", metavar="RESULT")
+@click.argument("other", metavar="RESULT")
+@_results_dir
+@shared_options
+def compare(session: Session, baseline: str, other: str, results_dir: str | None) -> int:
+    """How a later result does beside an earlier one: ids, parts of ids, files, or 'latest'.
+
+    The exit code is 3 when it needs more time for certain, 0 otherwise."""
+    from joblens.views.bench.text import comparison_lines, differences
+
+    runner = _runner(session, results_dir)
+    compared = runner.compare_results(baseline, other)
+    if session.json:
+        session.write_json(compared)
+    else:
+        lines = [f"{compared['baseline_id']} → {compared['compared_id']}", ""]
+        lines += comparison_lines(compared, session.palette)
+        lines += [f"! {said}" for said in differences(compared)]
+        session.write_lines(lines)
+    return 3 if compared["differs"] and compared["speedup"] < 1 else 0
+
+
+@command.command("report")
+@click.argument("results", nargs=-1, metavar="[RESULT…]")
+@click.option(
+    "-o", "--output", metavar="FILE", help=".html with pictures inside, or .md with them beside it."
+)
+@click.option("--title", default="Benchmarks", metavar="TEXT", help="Its heading.")
+@_results_dir
+@shared_options
+def report(
+    session: Session, results: tuple[str, ...], output: str | None, title: str, results_dir: str | None
+) -> None:
+    """A report with plots of these results, or of all: Markdown to read here, or a file.
+
+    Results that are named are also compared with the first of them."""
+    runner = _runner(session, results_dir)
+    text = runner.generate_report(list(results) or None, output, title=title)
+    if session.json:
+        session.write_json({"report": output, "markdown": text})
+    elif output is None:
+        session.write(text)
+    else:
+        session.write(f"{output}\n")
+
+
+@command.command("list")
+@_results_dir
+@shared_options
+def list_results(session: Session, results_dir: str | None) -> None:
+    """Results that were kept, oldest first."""
+    from joblens.views.bench.text import render_list
+
+    runner = _runner(session, results_dir)
+    documents = runner.load_results(warn=session.warn)
+    if session.json:
+        session.write_json(documents)
+    elif documents:
+        session.write_lines(render_list(documents, session.table_width, session.palette))
+    else:
+        session.note(f"joblens: no results in {runner.results_dir}")
+
+
+def _runner(session: Session, results_dir: str | None) -> "BenchmarkRunner":
+    from joblens.app.bench.runner import BenchmarkRunner
+
+    return BenchmarkRunner(results_dir, settings=session.settings)
+
+
+def _plan(given: dict[str, Any]) -> "AbPlan":
+    from joblens.app.bench.ab_runs import AbPlan, command_of_line, command_of_words
+    from joblens.app.jobs.preparation import parse_notify
+    from joblens.app.jobs.requests import seconds_of
+
+    lines, words = given["lines"], given["words"]
+    made: list[tuple[Any, Any]] = []
+    if given["baseline"] is not None:
+        made.append((command_of_line, given["baseline"]))
+    made += [(command_of_line, line) for line in lines]
+    if words:
+        made.append((command_of_words, words))
+    names = list(given["names"])
+    if len(names) > len(made):
+        raise InputError(f"--name: {len(names)} names for {len(made)} commands")
+    if len(made) > len(_NAMES):
+        raise InputError(f"{len(made)} commands are too many to compare", hint=f"at most {len(_NAMES)}")
+    for place in range(len(names), len(made)):
+        from_here = _NAMES[place:] + _NAMES[:place]
+        names.append(next(letter for letter in from_here if letter not in names))
+    return AbPlan(
+        commands=tuple(
+            make(name, what, tags=(BENCH_TAG,)) for name, (make, what) in zip(names, made, strict=True)
+        ),
+        title=given["title"],
+        warmup=given["warmup"],
+        rounds=given["runs"],
+        most_rounds=given["max_runs"],
+        time_s=seconds_of("--time", given["time_text"]) or 0.0,
+        precision=_share("--precision", given["precision"]),
+        confidence=_share("--confidence", given["confidence"]),
+        seed=given["seed"],
+        accepts_failures=given["ignore_failure"],
+        prepare=parse_notify(given["prepare"]),
+    )
+
+
+def _share(option: str, text: str) -> float:
+    """'2%' or '0.02'."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise InputError(f"{option} {text}: expected a share such as 2% or 0.02")
+    return value
+
+
+class _Progress:
+    """One line that is drawn over, on a terminal only."""
+
+    def __init__(self, session: Session, plan: "AbPlan") -> None:
+        import sys
+
+        self._is_shown = sys.stderr.isatty() and not session.json
+        self._plan = plan
+
+    def __enter__(self) -> Self:
+        return self
+
+    def tell(self, at: "AbProgress") -> None:
+        if not self._is_shown:
+            return
+        import sys
+
+        what = f"round {at.round}" if at.round else "warm-up"
+        width = "" if at.half_width is None else f", ±{100 * at.half_width:.1f}%"
+        goal = f" (wanted ±{100 * self._plan.precision:g}%)" if width and self._plan.rounds is None else ""
+        sys.stderr.write(f"\r\x1b[Kjoblens: {what}: {at.name}, {at.spent_s:.0f} s{width}{goal}")
+        sys.stderr.flush()
+
+    def __exit__(self, *_error: object) -> None:
+        if self._is_shown:
+            import sys
+
+            sys.stderr.write("\r\x1b[K")

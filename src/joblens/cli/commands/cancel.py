@@ -1,0 +1,183 @@
+"""`joblens cancel`: end a running job, a job of a run that waits, or all jobs of a run or of a workflow."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.run_arguments import jobs_or_runs_argument
+from joblens.model.errors import InputError
+from joblens.model.values.ids import short
+
+if TYPE_CHECKING:
+    from joblens.app.queue.watching import TaskGroup
+    from joblens.app.runs.jobs import RunJob
+    from joblens.model.jobs.job import Record
+    from joblens.model.runs.run import Run
+
+    Found = Record | Run | RunJob | TaskGroup
+
+_PATIENCE_S = 60.0
+
+
+@click.command()
+@jobs_or_runs_argument
+@click.option("--job", "names", multiple=True, metavar="NAME", help="Only this job of the run.")
+@click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has ended.")
+@shared_options
+def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...], no_wait: bool) -> None:
+    """Ask jobs, or the jobs of runs and of workflows (wf-…), to end: TERM, then KILL after their grace time.
+    Nothing of them is left afterwards. A run that was ended starts nothing more; resume continues it.
+
+    A job of a run that waits for its turn, for other jobs or for its next attempt is not started any more."""
+    found = _found(session, idents, names)
+    _refuse_others(found)
+    for one in found:
+        _ask(session, one)
+    # Only now: a job that waits for a supervisor must not be started first.
+    session.care()
+    ended = [one if no_wait else _awaited(session, one) for one in found]
+    if session.json:
+        session.write_json([_form(one) for one in ended])
+        return
+    for before, one in zip(found, ended, strict=True):
+        session.write(f"{_line(one)}{'  (was already over)' if _is_over(before) else ''}\n")
+
+
+def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) -> "list[Found]":
+    from joblens.app.queue.watching import find_any
+    from joblens.app.runs.jobs import job_of_run
+    from joblens.app.runs.lookup import run_to_end
+
+    store = session.store
+    if names:
+        if len(idents) != 1:
+            raise InputError("--job goes with one run", hint="joblens cancel RUN --job NAME")
+        run = run_to_end(store, idents[0], store.find_run(idents[0]), session.note)
+        return [job_of_run(store, run, name) for name in names]
+    found = [find_any(store, ident, session.note, is_to_change=True) for ident in idents]
+    return [_meant(session, ident, one) for ident, one in zip(idents, found, strict=True)]
+
+
+def _meant(session: Session, ident: str, one: "Found") -> "Found":
+    from joblens.app.runs.jobs import waiting_job
+    from joblens.app.runs.lookup import run_to_end
+    from joblens.model.jobs.job import Record
+    from joblens.model.runs.run import Run
+
+    if isinstance(one, Run):
+        return run_to_end(session.store, ident, one, session.note)
+    return (isinstance(one, Record) and waiting_job(session.store, one)) or one
+
+
+def _refuse_others(found: "list[Found]") -> None:
+    """Before any of them is asked to end."""
+    from joblens.app.queue.queueing import refuse_others_job
+    from joblens.app.queue.watching import TaskGroup
+    from joblens.app.wiring.owning import current_user
+    from joblens.model.jobs.job import Record
+
+    for one in found:
+        records = one.records if isinstance(one, TaskGroup) else (one,)
+        for record in records:
+            if isinstance(record, Record) and record.job.queue:
+                refuse_others_job(record, current_user())
+
+
+def _is_over(one: "Found") -> bool:
+    from joblens.app.queue.watching import TaskGroup
+    from joblens.app.runs.jobs import RunJob
+    from joblens.model.jobs.job import Record
+    from joblens.model.runs.run import RunStatus
+
+    if isinstance(one, TaskGroup):
+        return one.is_over
+    if isinstance(one, RunJob):
+        return one.state.is_final
+    if isinstance(one, Record):
+        return one.status.is_final
+    return one.status in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.STOPPED)
+
+
+def _ask(session: Session, one: "Found") -> None:
+    from joblens.app.jobs.submitting import ask_to_cancel
+    from joblens.app.queue.queueing import cancel_all_queued
+    from joblens.app.queue.watching import TaskGroup
+    from joblens.app.runs.control import ask_job_to_end, ask_run_to_end
+    from joblens.app.runs.jobs import RunJob
+    from joblens.app.wiring.owning import current_user
+    from joblens.model.jobs.job import Record
+
+    store, settings, user = session.store, session.settings, current_user()
+    if isinstance(one, RunJob):
+        if not one.state.is_final:
+            ask_job_to_end(one.run, one.index, store, settings, user)
+    elif isinstance(one, TaskGroup):
+        cancel_all_queued(one.records, session.queue_store, settings, session.options.config)
+    elif not isinstance(one, Record):
+        ask_run_to_end(one, store, settings, user)
+    elif one.job.queue:
+        cancel_all_queued([one], session.queue_store, settings, session.options.config)
+    elif not one.status.is_final:
+        ask_to_cancel(one, store, settings, user)
+
+
+def _awaited(session: Session, one: "Found") -> "Found":
+    from msgspec.structs import replace
+
+    from joblens.app.jobs.queries import wait_for_end
+    from joblens.app.queue.watching import TaskGroup, wait_for_group
+    from joblens.app.runs.control import wait_for_job_of_run, wait_for_run, wait_until_let_go
+    from joblens.app.runs.jobs import RunJob
+    from joblens.model.jobs.job import Record
+
+    store, settings = session.store, session.settings
+    patience_s = settings.limits.grace + _PATIENCE_S
+    if isinstance(one, RunJob):
+        state = wait_for_job_of_run(store, one.run, one.index, settings, patience_s)
+        return replace(one, state=state)
+    if isinstance(one, TaskGroup):
+        patience_s = max(record.job.grace_s for record in one.records) + _PATIENCE_S
+        return wait_for_group(session.queue_store, one, patience_s, session.care_for_queue)
+    if not isinstance(one, Record):
+        ended = wait_for_run(store, one.uuid, settings, patience_s, session.care)
+        if _is_over(ended):
+            wait_until_let_go(ended, settings, patience_s)
+        return ended
+    if one.status.is_final:
+        return one
+    care = session.care_for_queue if one.job.queue else session.care
+    return wait_for_end(store, one.job.uuid, one.job.grace_s + _PATIENCE_S, care)
+
+
+def _form(one: "Found") -> dict[str, Any]:
+    from joblens.app.queue.watching import TaskGroup
+    from joblens.app.runs.jobs import RunJob
+    from joblens.model.jobs.job import Record
+
+    if isinstance(one, TaskGroup):
+        return {"workflow_id": one.workflow_id, "tasks": [_form(record) for record in one.records]}
+    if isinstance(one, RunJob):
+        return {"run_uuid": one.run.uuid, "job_name": one.name, "status": one.state.label}
+    if isinstance(one, Record):
+        return {"job_uuid": one.job.uuid, "status": one.status}
+    return {"run_uuid": one.uuid, "status": one.status}
+
+
+def _line(one: "Found") -> str:
+    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.app.queue.watching import TaskGroup
+    from joblens.app.runs.jobs import RunJob
+    from joblens.model.jobs.job import Record
+
+    if isinstance(one, TaskGroup):
+        from joblens.app.queue.task_results import task_counts
+        from joblens.views.runs.tasks import workflow_words
+
+        return f"{one.workflow_id}  {workflow_words(task_counts(one.records))}"
+    if isinstance(one, RunJob):
+        return f"{run_label(one.run)}  {one.state.label}  {one.name}"
+    if isinstance(one, Record):
+        return f"{short(one.job.uuid)}  {one.status}  {one.job.name}"
+    return f"{run_label(one)}  {one.status}"

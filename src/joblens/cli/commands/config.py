@@ -1,0 +1,94 @@
+"""`joblens config`: the settings in force."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import to_builtins
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+
+if TYPE_CHECKING:
+    from joblens.app.wiring.settings import LoadedSettings
+    from joblens.model.settings import Settings
+
+
+@click.group("config")
+def command() -> None:
+    """The settings in force and where each comes from."""
+
+
+@command.command("show")
+@shared_options
+def show(session: Session) -> None:
+    """Every setting with the value in force and its origin."""
+    with session.loaded_as_far_as_possible() as loaded:
+        _show(session, loaded)
+
+
+def _show(session: Session, loaded: "LoadedSettings") -> None:
+    from joblens.spec.settings.settings_list import all_settings
+    from joblens.views.setup.config import render_config, setting_values
+
+    values, origins = setting_values(to_builtins(loaded.settings)), dict(loaded.origins)
+    for name, (value, origin) in _values_of_unset(loaded.settings).items():
+        if values[name] is None:
+            values[name], origins[name] = value, origin
+    if session.json:
+        session.write_json(
+            {name: {"value": value, "origin": origins[name]} for name, value in values.items()}
+        )
+        return
+    kinds = {name: setting.kind.value for name, setting in all_settings().items()}
+    session.write_lines(render_config(values, kinds, origins, session.palette))
+
+
+def _values_of_unset(settings: "Settings") -> dict[str, tuple[object, str]]:
+    """Values in force of settings that are not set, with their origins, by the setting's name."""
+    from joblens.app.jobs.preparation import DEFAULT_INTERVAL_S
+    from joblens.app.queue.notifiers import broker_folder
+    from joblens.app.wiring.drivers import history_file, logs_root, store_name
+    from joblens.app.wiring.paths import default_journal_dir
+
+    found: dict[str, object] = {
+        "job_metrics.default_sample_rate": DEFAULT_INTERVAL_S,
+        "store.url": store_name(settings),
+        "store.journal_dir": default_journal_dir(),
+        "sinks.history.path": history_file(settings),
+        "output.dir": logs_root(settings),
+        "queue.broker": broker_folder(settings),
+        "slurm.python": sys.executable,
+    }
+    values = {name: (value, "default") for name, value in found.items()}
+    address = os.environ.get("RAY_ADDRESS")
+    return values | ({"ray.address": (address, "environment RAY_ADDRESS")} if address else {})
+
+
+@command.command("path")
+@shared_options
+def path(session: Session) -> None:
+    """The configuration files in the order they are applied; later ones win."""
+    with session.loaded_as_far_as_possible() as loaded:
+        _show_places(session, loaded.files, loaded.skipped)
+
+
+def _show_places(session: Session, read: tuple[str, ...], skipped: dict[str, str]) -> None:
+    from joblens.app.wiring.paths import SYSTEM_CONFIG, user_config_path
+
+    places = list(dict.fromkeys((SYSTEM_CONFIG, user_config_path(), *skipped, *read)))
+    if session.json:
+        session.write_json(
+            [{"path": file, "read": file in read, "reason": skipped.get(file, "")} for file in places]
+        )
+        return
+    session.write_lines([_line(file, skipped.get(file, ""), is_read=file in read) for file in places])
+
+
+def _line(file: str, reason: str, *, is_read: bool) -> str:
+    if is_read:
+        return f"{file}  read"
+    if reason:
+        return f"{file}  not read: {reason}"
+    return f"{file}  not read" if os.path.exists(file) else f"{file}  not there"

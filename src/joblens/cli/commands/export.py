@@ -1,0 +1,174 @@
+"""`joblens export`: records and samples into files of other forms."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING
+
+import click
+from msgspec import structs
+
+from joblens.cli.commands.export_crate import CrateRequest, crate_options, export_crate, refuse_crate_options
+from joblens.cli.context import Session
+from joblens.cli.options.arguments import complete_job, count_from
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.filters import is_narrowed, job_filters, with_run_found
+from joblens.cli.progress import ProgressBar
+from joblens.model.errors import InputError
+from joblens.model.history import HistoryQuery, SortKey
+from joblens.model.jobs.job import Record
+from joblens.views.text.numbers import counted
+
+if TYPE_CHECKING:
+    from joblens.app.reports.exports import Exported
+
+FORMATS = ("history", "samples", "time-series", "parquet", "csv", "ro-crate")
+
+
+@click.command("export")
+@click.argument("form", metavar="FORMAT", type=click.Choice(FORMATS))
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    help="File, or for samples of several jobs a folder; for ro-crate a new folder or FILE.zip.",
+)
+@click.option(
+    "--job", "idents", multiple=True, metavar="ID", shell_complete=complete_job, help="Only this job."
+)
+@click.option("--samples", is_flag=True, help="For csv and parquet: one row a sample instead of one a job.")
+@click.option("-l", "--limit", type=count_from(1), metavar="N", help="At most the N newest jobs.")
+@crate_options
+@job_filters
+@shared_options
+def command(
+    session: Session,
+    form: str,
+    output: str | None,
+    idents: tuple[str, ...],
+    samples: bool,
+    limit: int | None,
+    query: HistoryQuery,
+    crate: CrateRequest,
+) -> None:
+    """Write jobs or their samples to files that other programs read.
+
+    \b
+    history      one JSON object a job and line (jobs_history.jsonl)
+    samples      gzip JSON lines, <folder>/<uuid>/<start>.jsonl.gz; one job also to a file or stdout
+    time-series  SQLite file with job_resource_samples and job_metadata
+    parquet      columns, one row a job or sample (needs joblens[data])
+    csv          the same as text
+    ro-crate     one run or job with all that is known of it, as research archives take it
+    """
+    if form == "ro-crate":
+        if idents or limit is not None or samples or is_narrowed(query):
+            raise InputError("'ro-crate' takes one run or job: name it behind the format, without filters")
+        export_crate(session, output, crate)
+        return
+    refuse_crate_options(form, crate)
+    if samples and form not in ("csv", "parquet"):
+        raise InputError(f"--samples has no meaning for '{form}'", hint="it goes with csv and parquet")
+    choice = structs.replace(query, limit=limit, sort=SortKey.STARTED, ascending=limit is None)
+    with ProgressBar("jobs") as bar:
+        done = _Export(session, output, idents, choice, bar).run(form, samples)
+    if session.json and output is not None:
+        session.write_json({"jobs": done.jobs, "rows": done.rows, "files": list(done.files)})
+    elif output is not None:
+        session.note(f"{counted(done.rows, 'row')} of {counted(done.jobs, 'job')} written to {output}")
+        if done.note:
+            session.note(done.note)
+
+
+class _Export:
+    """One export: which jobs, and where to."""
+
+    def __init__(
+        self,
+        session: Session,
+        output: str | None,
+        idents: tuple[str, ...],
+        query: HistoryQuery,
+        bar: ProgressBar,
+    ) -> None:
+        from joblens.app.jobs.queries import find
+
+        self._store = session.current_store
+        self._session = session
+        self._output = None if output in (None, "-") else output
+        self._query = with_run_found(self._store, query)
+        self._named = [
+            find(self._store, ident, session.note) for ident in idents
+        ]  # before anything is written
+        self._bar = bar
+        self._jobs = 0
+
+    def run(self, form: str, samples: bool) -> "Exported":
+        if form == "samples":
+            done = self._samples()
+        elif form == "time-series":
+            done = self._time_series()
+        else:
+            done = self._rows(form, samples)
+        return structs.replace(done, jobs=done.jobs or self._jobs)
+
+    def _records(self) -> Iterator[Record]:
+        for record in self._named or self._store.records(self._query):
+            self._jobs += 1
+            yield record
+
+    def _needed_output(self, form: str, example: str) -> str:
+        if self._output is None:
+            raise InputError(f"'{form}' needs a place to write to", hint=f"for example: -o {example}")
+        return self._output
+
+    def _rows(self, form: str, samples: bool) -> "Exported":
+        from joblens.app.reports import exports
+
+        records, advance = self._records(), self._bar.advance
+        if form == "history":
+            return self._to_file(lambda file: exports.export_history(self._store, records, file, advance))
+        table = (
+            exports.samples_table(self._store, records, advance)
+            if samples
+            else exports.jobs_table(records, advance)
+        )
+        if form == "csv":
+            return self._to_file(lambda file: exports.export_csv(table, file))
+        return exports.export_parquet(table, self._needed_output("parquet", "jobs.parquet"))
+
+    def _to_file(self, write: "Callable[[IO[bytes]], Exported]") -> "Exported":
+        from joblens.app.reports.exports import output_file
+
+        if self._output is None:
+            self._session.flush()
+            done = write(sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+            return done
+        with output_file(self._output) as file:
+            done = write(file)
+        return structs.replace(done, files=(self._output,))
+
+    def _time_series(self) -> "Exported":
+        from joblens.app.reports.exports import export_time_series
+
+        path = self._needed_output("time-series", "resource_metrics.db")
+        return export_time_series(self._store, self._records(), path, self._bar.advance)
+
+    def _samples(self) -> "Exported":
+        from joblens.app.reports import exports
+
+        is_one = len(self._named) == 1
+        if self._output is None and not is_one:
+            raise InputError(
+                "samples of several jobs need a folder to go to",
+                hint="give one with -o FOLDER, or choose one job with --job ID",
+            )
+        if self._output is None or (is_one and self._output.endswith((".gz", ".jsonl"))):
+            record = next(self._records())
+            is_plain = self._output is None or self._output.endswith(".jsonl")
+            write = exports.export_job_samples if is_plain else exports.export_gzip_samples
+            return self._to_file(lambda file: exports.Exported(jobs=1, rows=write(self._store, record, file)))
+        if os.path.isfile(self._output):
+            raise InputError(f"{self._output} is a file; samples of several jobs need a folder")
+        return exports.export_samples(self._store, self._records(), self._output, self._bar.advance)

@@ -1,0 +1,84 @@
+"""End of a job that ran in front: its summary, its record as JSON, its report. Imports nothing of click."""
+
+import os
+import sys
+
+from joblens.model.errors import InputError
+from joblens.model.jobs.job import Record
+
+
+def terminal_width() -> int:
+    try:
+        return os.get_terminal_size(2).columns or 80
+    except OSError:
+        return 80
+
+
+def print_summary(record: Record, *, color: bool, ends_line_first: bool) -> None:
+    from joblens.views.jobs.summary import render_summary
+
+    before = "\n" if ends_line_first else ""
+    sys.stderr.write(before + render_summary(record, color=color, width=terminal_width()))
+    sys.stderr.flush()
+
+
+def write_document(record: Record, *, on_new_line: bool) -> None:
+    """One line, and the last of stdout whatever the job printed."""
+    _write_stdout((b"\n" if on_new_line else b"") + _document(record) + b"\n")
+
+
+def _write_stdout(data: bytes) -> None:
+    """A reader that has gone or a full disk does not change what the job's exit code says."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(1, view) :]
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        sys.stderr.write(f"joblens: warning: the record was not printed: {error.strerror}\n")
+
+
+def _document(record: Record) -> bytes:
+    import msgspec
+
+    from joblens.analysis.formats.history import to_history_record
+
+    return msgspec.json.encode(to_history_record(record))
+
+
+def check_report(path: str) -> None:
+    """Found out before the job runs for hours, not after."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise InputError(f"--report {path}: there is no directory {folder}")
+    if os.path.isdir(path):
+        raise InputError(f"--report {path}: it is a directory", hint="name a file")
+    place = path if os.path.exists(path) else folder
+    if not os.access(place, os.W_OK):
+        is_read_only = os.statvfs(place).f_flag & os.ST_RDONLY
+        reason = "its file system is read-only" if is_read_only else f"you may not write to {place}"
+        raise InputError(f"--report {path}: cannot be written: {reason}", hint="name a file elsewhere")
+
+
+def write_report(record: Record, path: str) -> None:
+    """All or nothing, except for what is no plain file (/dev/stderr, a named pipe): that is written to."""
+    place = os.path.realpath(path)
+    is_plain = not os.path.exists(place) or os.path.isfile(place)
+    # A name that nobody can have guessed, and laid a link there to a file that would be overwritten.
+    target = f"{place}.{os.urandom(8).hex()}.part" if is_plain else path
+    try:
+        with open(target, "xb" if is_plain else "wb", opener=_private) as file:
+            file.write(_document(record) + b"\n")
+        if is_plain:
+            os.replace(target, place)
+    except OSError as error:
+        if is_plain and os.path.lexists(target):
+            os.unlink(target)
+        from joblens.app.wiring.owning import show
+
+        show(f"the report was not written: {error}", "warning")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,129 @@
+"""`joblens jobs reset-status`: jobs of a run are set to run again; and other names of commands about jobs."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.run_arguments import complete_job_or_run
+from joblens.cli.other_names import GroupWithOtherNames
+from joblens.model.errors import InputError
+
+if TYPE_CHECKING:
+    from joblens.model.runs.run import Run
+
+_NAMES_SHOWN = 10
+
+
+@click.group("jobs", cls=GroupWithOtherNames)
+def command() -> None:
+    """Jobs of runs; 'jobs list RUN' is 'results RUN', 'jobs get ID' is 'show ID'."""
+
+
+@command.command("reset-status")
+@click.argument("idents", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job_or_run)
+@click.option("--run", "ident", metavar="RUN", help="JOB is a name, glob, label:… or regex:… of this run.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be reset, change nothing.")
+@click.option("--no-prompts", is_flag=True, help="Ask nothing on a terminal.")
+@shared_options
+def reset_status(
+    session: Session, idents: tuple[str, ...], ident: str | None, dry_run: bool, no_prompts: bool
+) -> None:
+    """Set jobs of one run to run again, with all that needs them; joblens resume runs them in the same run.
+
+    JOB is a Job ID of results; with --run also a job that has not run yet, by its name."""
+    run, chosen = _by_ids(session, idents) if ident is None else _by_names(session, ident, idents)
+    reset(session, run, chosen, dry_run=dry_run, no_prompts=no_prompts)
+
+
+def _by_ids(session: Session, idents: tuple[str, ...]) -> "tuple[Run, list[int]]":
+    from joblens.app.jobs.queries import find
+
+    store = session.current_store
+    records = [find(store, ident, session.note, is_to_change=True) for ident in idents]
+    links = [record.job.run for record in records]
+    for ident, link in zip(idents, links, strict=True):
+        if link is None or link.index < 0:
+            raise InputError(f"job {ident} belongs to no workflow", hint=f"joblens rerun {ident}")
+    runs = {link.run_uuid for link in links if link is not None}
+    if len(runs) > 1:
+        raise InputError("these jobs belong to several runs", hint="reset those of each run by themselves")
+    return store.find_run(runs.pop()), [link.index for link in links if link is not None]
+
+
+def _by_names(session: Session, ident: str, words: tuple[str, ...]) -> "tuple[Run, list[int]]":
+    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.app.runs.lookup import find_named_run
+    from joblens.app.workflows.loading import plan_of_run
+    from joblens.model.errors import PlanError
+    from joblens.plan.workflows.selection import find_jobs
+
+    run = find_named_run(session.current_store, ident, session.note)
+    found = find_jobs(plan_of_run(run), "reset-status", words)
+    if found.problems:
+        raise PlanError("\n  ".join(found.problems), hint=f"joblens results {run_label(run)} lists the jobs")
+    return run, list(found.places)
+
+
+def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool, no_prompts: bool) -> None:
+    """Writes that they run again, and tells which."""
+    from contextlib import nullcontext
+
+    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.app.driving.job_resets import (
+        cancelled_jobs,
+        hold_run,
+        last_attempt,
+        reset_jobs,
+        with_dependants,
+    )
+    from joblens.app.runs.refusals import refuse_command
+    from joblens.app.runs.state import state_of_run
+    from joblens.app.wiring.drivers import open_store_directly
+    from joblens.app.wiring.owning import current_user
+    from joblens.model.runs.run import JobState
+
+    refuse_command(run, session.store)
+    with nullcontext() if dry_run else hold_run(run, session.store, session.settings):
+        state = state_of_run(session.store, run)
+        every = with_dependants(state, chosen, cancelled_jobs(session.store, run))
+        names = [state.jobs[index].name for index in sorted(set(chosen) & set(every))]
+        behind = [state.jobs[index].name for index in every if index not in set(chosen)]
+        done = [state.jobs[index].name for index in every if state.jobs[index].state is JobState.COMPLETED]
+        if every and not dry_run:
+            if done:
+                _warn(session, done, no_prompts=no_prompts)
+            direct = open_store_directly(session.settings, session.warn)
+            try:
+                jobs = [(index, last_attempt(state.jobs[index])) for index in every]
+                reset_jobs(direct, run, jobs, (), current_user())
+            finally:
+                direct.close()
+    if session.json:
+        form = {"reset": names, "dependants": behind, "completed": done}
+        session.write_json({"run": run_label(run), "run_uuid": run.uuid, "dry_run": dry_run, **form})
+        return
+    if not every:
+        session.write(f"No job of run {run_label(run)} has to be reset\n")
+        return
+    session.write(f"{'Would reset' if dry_run else 'Reset'}: {_shown(names)}\n")
+    if behind:
+        session.write(f"with their dependants: {_shown(behind)}\n")
+    if not dry_run:
+        session.write(f"joblens resume {run_label(run)} runs them\n")
+
+
+def _warn(session: Session, done: Sequence[str], *, no_prompts: bool) -> None:
+    session.warn(f"jobs that succeeded run again, and their results are replaced: {_shown(done)}")
+    if session.is_interactive and not no_prompts and not click.confirm("Reset them?", err=True):
+        session.note("Nothing was changed")
+        raise click.Abort
+
+
+def _shown(names: Sequence[str]) -> str:
+    from joblens.views.text.style import clean
+
+    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(clean(name) for name in names[:_NAMES_SHOWN]) + more

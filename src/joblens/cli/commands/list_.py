@@ -1,0 +1,28 @@
+"""`joblens list`: what is queued or running now."""
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+
+
+@click.command("list")
+@shared_options
+def command(session: Session) -> None:
+    """Jobs that are queued or running now, oldest first."""
+    from joblens.app.jobs.queries import running
+
+    records = running(session.current_store)
+    if session.json:
+        from joblens.analysis.formats.history import to_history_record
+
+        session.write_json([to_history_record(record) for record in records])
+        return
+    if not records:
+        session.write("Nothing is running. 'joblens history' shows what ran.\n")
+        return
+    from joblens.app.wiring.drivers import SystemClock
+    from joblens.views.jobs.running import render_running
+
+    now_us = SystemClock().now_us()
+    session.write_lines(render_running(records, now_us=now_us, width=session.width, paint=session.palette))

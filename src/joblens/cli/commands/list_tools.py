@@ -1,0 +1,35 @@
+"""`joblens list-tools`: what can run scripts here."""
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+
+
+@click.command("list-tools")
+@click.argument("name", metavar="[NAME]", required=False)
+@shared_options
+def command(session: Session, name: str | None) -> None:
+    """Tools with the scripts that come with them, and which can be used here; or everything about one.
+
+    Built in are a few; yours are in ~/.config/joblens/tools, those of a project in its .joblens/tools.
+    """
+    from joblens.app.queue.tools import find_tool, list_tools, tool_shelf, tool_standing
+    from joblens.views.setup.tools import render_tool, render_tools, tool_form
+
+    if name is not None:
+        standing = tool_standing(find_tool(name))
+        for folder in tool_shelf().passed_over:
+            session.warn(folder)
+        if session.json:
+            session.write_json(tool_form(standing))
+        else:
+            session.write_lines(render_tool(standing, width=session.width, paint=session.palette))
+        return
+    standings, passed_over = list_tools()
+    for folder in passed_over:
+        session.warn(folder)
+    if session.json:
+        session.write_json([tool_form(each) for each in standings])
+    else:
+        session.write_lines(render_tools(standings, width=session.width, paint=session.palette))

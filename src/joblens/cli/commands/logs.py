@@ -1,0 +1,80 @@
+"""`joblens logs`: what a job printed."""
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.arguments import count_from, job_argument
+from joblens.cli.options.common import shared_options
+from joblens.model.errors import InputError
+from joblens.model.values.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from joblens.model.jobs.job import Outcome, Record
+
+
+@click.command("logs")
+@job_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes until the job ends.")
+@click.option("--stderr", is_flag=True, help="Only what it printed to standard error.")
+@click.option("-n", "--tail", type=count_from(0), metavar="N", help="Begin with the last N lines.")
+@shared_options
+def command(session: Session, ident: str, follow: bool, stderr: bool, tail: int | None) -> None:
+    """What a job printed to standard output, byte for byte. Of a job that did not succeed or printed nothing
+    there, what it printed to standard error follows, on standard error."""
+    if session.json:
+        raise InputError("logs are the job's own bytes and have no JSON form", hint="leave out --json")
+    from joblens.app.jobs.logs import follow_log, read_log
+    from joblens.app.jobs.queries import find
+
+    store = session.current_store
+    record = find(store, ident, session.note)
+    stream = "stderr" if stderr else "stdout"
+    chunks = (
+        follow_log(store, record.job.uuid, stream, tail, session.care)
+        if follow
+        else read_log(record, stream, tail)
+    )
+    printed = _copy(chunks, sys.stdout.buffer)
+    if tail == 0:
+        return
+    record = find(store, record.job.uuid)
+    if not stderr and (not printed or _has_failed(record)):
+        with suppress(InputError):  # it was not asked for: then one that is not kept is no error
+            printed = _copy(read_log(record, "stderr", tail), sys.stderr.buffer) or printed
+    folder = _recipe_folder(record)
+    if folder is not None:
+        session.note(f"joblens: a recipe's job writes its logs to {folder}/logs, its events to {folder}")
+    elif not printed and record.outcome is not None:
+        session.note(f"joblens: {_nothing(record.outcome, stream)}")
+
+
+def _recipe_folder(record: "Record") -> str | None:
+    folder = record.job.params.get("job_dir")
+    return folder if record.job.tool == "recipe" and isinstance(folder, str) else None
+
+
+def _copy(chunks: "Iterable[bytes]", to: BinaryIO) -> bool:
+    """Whether there was anything."""
+    printed = False
+    for chunk in chunks:
+        to.write(chunk)
+        to.flush()
+        printed = True
+    return printed
+
+
+def _has_failed(record: "Record") -> bool:
+    return record.status.is_failure
+
+
+def _nothing(outcome: "Outcome", stream: str) -> str:
+    if stream == "stderr" and outcome.stdout_bytes:
+        return f"nothing on stderr; {format_bytes(outcome.stdout_bytes)} on stdout: leave out --stderr"
+    is_known = outcome.stdout_bytes is not None and outcome.stderr_bytes is not None
+    return "it printed nothing" if is_known else f"nothing on {stream}"

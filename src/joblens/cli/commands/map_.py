@@ -1,0 +1,170 @@
+"""`joblens map`: one command for many values, without a workflow file."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.arguments import count_from
+from joblens.cli.options.cluster import ENGINE_OPTIONS_OF_RUNS, QUEUE_OPTIONS_OF_RUNS, engine_options
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.job import click_options
+from joblens.cli.options.run import check_offer, checked_probes, take_queue_options
+from joblens.model.errors import InputError, JoblensError
+
+if TYPE_CHECKING:
+    from joblens.agent.runs.view import RunView
+    from joblens.app.workflows.loading import LoadedSpec
+    from joblens.engine.schedule.capacity import Offer
+    from joblens.model.runs.plan import Plan
+    from joblens.model.runs.run import Run
+
+
+@click.command("map", context_settings={"allow_interspersed_args": False})
+@click.option("-j", "--jobs", type=count_from(1), metavar="N", help="At most N jobs at once.")
+@click.option("--cpus", type=float, metavar="N", help="CPUs each job needs; also its limit.")
+@click.option("--memory", metavar="SIZE", help="Memory each job needs; also its limit: 512m, 2g.")
+@click.option("--timeout", metavar="TIME", help="End a job after this long: 90, 30s, 1h30m.")
+@click.option(
+    "-p",
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Values for {NAME}: x=1:10, x=a,b,c.",
+)
+@click.option("--name", metavar="TEXT", help="Name of the workflow; the same name again is its next run.")
+@click.option("--probes", metavar="LIST", help="What else to measure: all, none, names, +memory, -network.")
+@click.option("-k", "--keep-order", is_flag=True, help="Print in the order of the values, not of the ends.")
+@click.option("-o", "--output-dir", metavar="DIR", help="For what jobs print. Default: beside the store.")
+@click.option("-n", "--dry-run", is_flag=True, help="Check everything and print the commands; run nothing.")
+@click.option("-q", "--quiet", is_flag=True, help="Only what the jobs print.")
+@click_options((*ENGINE_OPTIONS_OF_RUNS, *QUEUE_OPTIONS_OF_RUNS))
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND ::: VALUES")
+@shared_options
+def command(
+    session: Session,
+    /,
+    *,
+    words: tuple[str, ...],
+    jobs: int | None,
+    cpus: float | None,
+    memory: str | None,
+    timeout: str | None,
+    params: tuple[str, ...],
+    name: str | None,
+    probes: str | None,
+    keep_order: bool,
+    output_dir: str | None,
+    dry_run: bool,
+    quiet: bool,
+    **of_engine: Any,
+) -> int:
+    """Run COMMAND once for each value: joblens map 'gzip -k {}' ::: *.txt
+
+    ::: a b ::: c d makes all pairs, :::+ goes along with the values before, :::: FILE takes lines of a file,
+    :::: - those of standard input. {} stands for the values, {1} for those of the first :::, {name} for a
+    --param, or for the values of a ::: where each has a name. A COMMAND of one word is a shell line and
+    values are quoted into it; several words are run as they are. The COMMAND '{}' runs the values themselves:
+    joblens map '{}' :::: commands.txt"""
+    from joblens.app.driving.checks import checked_run
+    from joblens.app.driving.mapping import (
+        EachJob,
+        create_map,
+        lines_of_file,
+        map_request,
+        output_dir_of,
+        parameter_sources,
+        spec_of,
+    )
+    from joblens.app.jobs.requests import seconds_of
+    from joblens.app.queue.notifiers import with_broker
+    from joblens.model.runs.run import RunOptions
+    from joblens.plan.commands.map_lines import mapped_jobs, refuse_misplaced, split_words
+
+    refuse_misplaced(words, _long_options())
+    check_offer({"cpus": cpus, "memory": memory, "time": None, "output_dir": output_dir})
+    timeout_s = seconds_of("--timeout", timeout)
+    if timeout_s is not None and not timeout_s > 0:
+        raise InputError(f"--timeout {timeout}: must be more than 0")
+    engine = engine_options(of_engine)
+    take_queue_options(session, of_engine)
+    asked_probes = checked_probes(probes)
+    given, sources = split_words(words, lines_of_file)
+    mapped = mapped_jobs(given, [*parameter_sources(params), *sources])
+    title = name or os.path.basename(given[0].split()[0] if given[0].split() else "map")
+    loaded = spec_of(title, mapped, EachJob(cpus=cpus, memory=memory, timeout=timeout))
+    options = RunOptions(
+        output_dir=output_dir_of(session.settings, output_dir),
+        cwd=os.getcwd(),
+        most_jobs=jobs,
+        probes=asked_probes,
+        **engine,
+    )
+    options = with_broker(options, session.settings)
+    if dry_run:
+        with checked_run(
+            map_request(loaded, options), session.settings, session.options.config, None, session.warn
+        ):
+            pass
+        if session.json:
+            session.write_json([{"name": job.name, "command": job.command} for job in mapped])
+        else:
+            session.write_lines([job.command for job in mapped])
+        return 0
+    run = create_map(
+        session.settings,
+        session.options.config,
+        loaded,
+        options,
+        is_named=name is not None,
+        warn=session.warn,
+    )
+    return _drive(session, run, loaded, keeps_order=keep_order, quiet=quiet)
+
+
+def _long_options() -> frozenset[str]:
+    """Of map itself; short ones are left alone: -n and the like may well be values."""
+    options = click.get_current_context().command.params
+    return frozenset(name for option in options for name in option.opts if name.startswith("--"))
+
+
+def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: bool, quiet: bool) -> int:
+    from joblens.agent.runs.view import NoView
+    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.app.driving.driving import drive
+    from joblens.app.driving.endings import ending_document
+    from joblens.app.driving.mapping import MapView
+    from joblens.app.wiring.owning import OwnLog
+    from joblens.cli.commands.run_spec import exit_code_of
+    from joblens.model.runs.run import JobState
+
+    def say(text: str) -> None:
+        session.note(f"joblens: {text}")
+
+    def make_view(_run: "Run", plan: "Plan", _offer: "Offer") -> "RunView":
+        if session.json:
+            return NoView()
+        return MapView(keeps_order=keeps_order, count=len(plan.jobs), say=None if quiet else say)
+
+    session.own_jobs()
+    driven = drive(
+        run,
+        loaded.plan,
+        session.settings,
+        make_view=make_view,
+        log=OwnLog(session.settings.logs),
+        config=session.options.config,
+    )
+    if session.json:
+        try:
+            session.write_json(ending_document(session.store, driven))
+        except JoblensError as error:  # the store is gone; how the run ended stands
+            session.warn(str(error))
+    elif not quiet:
+        done = driven.counts().get(JobState.COMPLETED, 0)
+        if done < len(loaded.plan.jobs) or sys.stderr.isatty():
+            say(f"{done:,} of {len(loaded.plan.jobs):,} jobs done: joblens results {run_label(run)}")
+    return exit_code_of(driven)

@@ -1,0 +1,154 @@
+"""`joblens metrics`: every sample of a job from its start, then live until it ends."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.arguments import job_argument
+from joblens.cli.options.common import shared_options
+from joblens.model.errors import InputError
+from joblens.model.jobs.details import GpuFacts
+from joblens.model.jobs.job import Record
+from joblens.model.jobs.sample import Sample
+
+
+@click.command("metrics")
+@job_argument
+@click.option(
+    "--follow/--no-follow", default=True, help="Go on with new samples until the job ends (default)."
+)
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help="Only samples from then on: a time, an age such as 5m, or +30s after the job's start.",
+)
+@click.option(
+    "--fields", metavar="A,B.C", help="Only these keys, such as timestamp,cpu.usage_percent (JSON lines)."
+)
+@click.option("--table", is_flag=True, help="One line a sample: CPU, memory, I/O, network, GPU.")
+@shared_options
+def command(
+    session: Session, ident: str, follow: bool, since: str | None, fields: str | None, table: bool
+) -> None:
+    """Every sample of a job from its start; while it runs, new ones follow until it ends."""
+    from joblens.app.jobs.queries import find, follow_samples
+
+    chosen = _chosen(fields)
+    if table and (session.json or chosen):
+        raise InputError("--table is text, --json and --fields are JSON: choose one")
+    store = session.current_store
+    record = find(store, ident, session.note)
+    from_us = None if since is None else _since_us(since, record)
+    stream = (
+        follow_samples(store, record.job.uuid, session.care)
+        if follow
+        else iter(store.samples(record.job.uuid))
+    )
+    wanted = ((sample, from_us is None or sample.at_us >= from_us) for _, sample in stream)
+    if table:
+        shown = _write_table(session, wanted, record)
+    else:
+        shown = _write_samples(session, wanted, record, chosen)
+    if not shown and not session.json:
+        session.note(f"no samples of job {record.job.uuid}" + (" from then on" if since else ""))
+
+
+def _write_table(session: Session, stream: Iterable[tuple[Sample, bool]], record: Record) -> int:
+    """-> how many were shown; those that are not wanted are what the first rates are measured from."""
+    from joblens.views.jobs.sample_table import SampleTable
+
+    has_gpu = bool(session.store.details(record.job.uuid).gpus)
+    table = SampleTable(session.palette, interval_s=record.job.interval_s, has_gpu=has_gpu)
+    shown = 0
+    for sample, is_wanted in stream:
+        if not is_wanted:
+            table.pass_over(sample)
+            continue
+        session.write_lines(list(table.lines(sample)))
+        session.flush()
+        shown += 1
+    return shown
+
+
+def _write_samples(
+    session: Session, stream: Iterable[tuple[Sample, bool]], record: Record, chosen: list[list[str]]
+) -> int:
+    from joblens.views.jobs.metrics import render_sample
+
+    store = session.store
+    previous: Sample | None = None
+    gpu_before: Sample | None = None
+    gpus: Sequence[GpuFacts] = ()
+    shown = 0
+    for sample, is_wanted in stream:
+        if sample.gpus and not gpus:  # of a job that runs they come with its first look at them
+            gpus = store.details(record.job.uuid).gpus or ()
+        if is_wanted:
+            if session.json or chosen:
+                _write_form(session, sample, previous, record, chosen, gpus)
+            else:
+                text = render_sample(sample, previous, record, session.palette, gpus, gpu_before)
+                session.write_lines([*text, ""])
+                session.flush()
+            shown += 1
+        gpu_before = gpu_before if sample.gpus is None else sample
+        previous = sample
+    return shown
+
+
+def _write_form(
+    session: Session,
+    sample: Sample,
+    previous: Sample | None,
+    record: Record,
+    chosen: list[list[str]],
+    gpus: Sequence[GpuFacts],
+) -> None:
+    from joblens.analysis.formats.sample import to_sample_object
+
+    form = to_sample_object(sample, previous, record, gpus)
+    session.write_json_line(pick(form, chosen) if chosen else form)
+
+
+def _since_us(text: str, record: Record) -> int:
+    from joblens.app.wiring.drivers import SystemClock
+    from joblens.model.values.units import parse_duration, parse_instant
+
+    if text.startswith("+"):
+        start_us = record.attempt.started_at_us if record.attempt is not None else record.job.created_at_us
+        return start_us + round(parse_duration(text[1:]) * 1_000_000)
+    return parse_instant(text, SystemClock().now_us())
+
+
+def _chosen(fields: str | None) -> list[list[str]]:
+    if fields is None:
+        return []
+    names = [name.strip() for name in fields.split(",") if name.strip()]
+    if not names:
+        raise InputError("--fields names no field", hint="for example: --fields timestamp,cpu.usage_percent")
+    return [name.split(".") for name in names]
+
+
+def pick(form: dict[str, Any], chosen: list[list[str]]) -> dict[str, Any]:
+    """Only the chosen keys, nested as they were; an unknown name is an error that lists what there is."""
+    result: dict[str, Any] = {}
+    for path in chosen:
+        source: Any = form
+        target = result
+        for place, key in enumerate(path):
+            if not isinstance(source, dict) or key not in source:
+                raise _no_such_field(path, place, source)
+            source = source[key]
+            if place == len(path) - 1:
+                target[key] = source
+            else:
+                target = target.setdefault(key, {})
+    return result
+
+
+def _no_such_field(path: list[str], place: int, source: Any) -> InputError:
+    known = ", ".join(source) if isinstance(source, dict) else "nothing below it"
+    within = f" in '{'.'.join(path[:place])}'" if place else ""
+    return InputError(f"samples have no field '{'.'.join(path)}'", hint=f"there is{within}: {known}")

@@ -1,0 +1,36 @@
+"""`joblens plan`: the stages of a workflow, with the allocations that each asks for."""
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.run_arguments import complete_file_or_run
+from joblens.cli.options.spec import load_file_or_run, param_option, params_of
+
+
+@click.command("plan")
+@click.argument("target", metavar="FILE|RUN", shell_complete=complete_file_or_run)
+@param_option
+@shared_options
+def command(session: Session, target: str, params: tuple[str, ...]) -> None:
+    """Show the stages of a workflow: jobs that become ready together, by kind, and the actions that fire with
+    them, such as allocations of Slurm.
+
+    It reads the file alone. 'joblens run FILE --dry-run' also asks the cluster, and shows each sbatch."""
+    show_plan(session, target, params)
+
+
+def show_plan(session: Session, target: str, params: tuple[str, ...] = ()) -> None:
+    from joblens.app.driving.dry_runs import stages_document
+    from joblens.plan.workflows.stages import stages_of
+
+    loaded, _ = load_file_or_run(session, target, params_of(params))
+    plan = loaded.plan
+    stages = tuple(stages_of(plan))
+    if session.json:
+        document = {"workflow_name": plan.name, "jobs": len(plan.jobs)}
+        session.write_json({**document, "stages": stages_document(plan, stages)})
+        return
+    from joblens.views.runs.stages import render_plan
+
+    session.write_lines(render_plan(plan, stages, width=session.width, paint=session.palette))

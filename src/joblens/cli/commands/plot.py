@@ -1,0 +1,109 @@
+"""`joblens plot`: pictures of runs, jobs and time-series files."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from msgspec import structs
+
+from joblens.cli.context import Globals, Session
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.run_arguments import complete_file_or_run
+from joblens.cli.progress import ProgressBar
+from joblens.model.errors import InputError
+from joblens.views.text.numbers import counted
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FORMATS = ("html", "png", "svg")
+
+
+def _split_formats(
+    ctx: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
+) -> tuple[str, ...]:
+    """--format is also how every command is asked for JSON."""
+    words = [word.strip().lower() for each in given for word in each.split(",") if word.strip()]
+    unknown = [word for word in words if word not in (*_FORMATS, "json", "text")]
+    if unknown:
+        raise click.BadParameter(f"'{unknown[0]}' is none of {', '.join(_FORMATS)} (or json, text).")
+    if "json" in words or "text" in words:
+        ctx.obj = structs.replace(ctx.find_object(Globals) or Globals(), json="json" in words)
+    return tuple(dict.fromkeys(word for word in words if word in _FORMATS)) or ("html",)
+
+
+def _split_ids(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> tuple[int, ...]:
+    if given is None:
+        return ()
+    words = [word.strip() for word in given.split(",") if word.strip()]
+    if not words or not all(word.isdecimal() and len(word) < 19 for word in words):
+        raise click.BadParameter(f"'{given:.60}' is no list of job numbers, such as 1,3,5.")
+    return tuple(dict.fromkeys(int(word) for word in words))
+
+
+def _with_own_format(function: F) -> F:
+    """`--format` stands for two things here, so the one of every command makes way for this command's."""
+    options = function.__click_params__  # type: ignore[attr-defined]
+    function.__click_params__ = [  # type: ignore[attr-defined]
+        option for option in options if option.name != "global_format"
+    ]
+    return function
+
+
+@click.command("plot")
+@click.argument(
+    "idents", metavar="RUN|JOB|DB...", nargs=-1, required=True, shell_complete=complete_file_or_run
+)
+@click.option(
+    "-o", "--output", default="plots", metavar="DIR", show_default=True, help="Folder for the plots."
+)
+@click.option("--job-ids", metavar="1,3,5", callback=_split_ids, help="Only these jobs, by their numbers.")
+@click.option(
+    "--all-jobs", is_flag=True, help="A plot of its own for every job, also when there are more than 20."
+)
+@click.option(
+    "--prefix",
+    default="resource_plot",
+    metavar="NAME",
+    show_default=True,
+    help="What file names begin with.",
+)
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    callback=_split_formats,
+    metavar="html|png|svg",
+    help="May be given several times, or as a list: png,svg. (html)",
+)
+@_with_own_format
+@shared_options
+def command(
+    session: Session,
+    idents: tuple[str, ...],
+    output: str,
+    job_ids: tuple[int, ...],
+    all_jobs: bool,
+    prefix: str,
+    formats: tuple[str, ...],
+) -> None:
+    """Draw what runs and jobs used over time.
+
+    Takes runs (3, 3.2, a workflow's name), jobs (by id or name), and time-series files (.db) that joblens or
+    Torc wrote. A number that is both a workflow's and a job's is written workflow:3 or job:3."""
+    from joblens.app.reports.plot_sources import sources_named
+    from joblens.app.reports.plotting import PlotChoice, plot_sources
+
+    choice = PlotChoice(prefix=prefix, formats=formats, job_ids=job_ids, all_jobs=all_jobs)
+    if not prefix:
+        raise InputError("--prefix is empty", hint="leave it out to get resource_plot_…")
+    with ProgressBar("jobs read") as bar:
+        sources = sources_named(idents, lambda: session.current_store, bar.advance, session.note)
+    with ProgressBar("plots", look_every=1) as bar:
+        done = plot_sources(sources, output, choice, bar.advance)
+    if session.json:
+        session.write_json({"files": list(done.files), "jobs": done.jobs, "notes": list(done.notes)})
+        return
+    session.write_lines(list(done.files))
+    session.note(f"{counted(len(done.files), 'plot')} of {counted(done.jobs, 'job')} in {output}")
+    for note in done.notes:
+        session.note(note)

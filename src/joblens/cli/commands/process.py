@@ -1,0 +1,139 @@
+"""`joblens process`: carry a recipe out."""
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.arguments import count_from
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.run_arguments import complete_file
+
+if TYPE_CHECKING:
+    from joblens.app.recipes.processing import PlannedRecipe
+    from joblens.app.recipes.running import EndedRecipe
+
+
+@click.command()
+@click.argument("recipe", metavar="[RECIPE]", required=False, shell_complete=complete_file)
+@click.option("--job-id", metavar="ID", help="Job ID. Resumes the job if it already exists.")
+@click.option(
+    "--resume",
+    metavar="ID|DIR",
+    help="Go on with that job, which has to be there: by its id, or by its folder. Needs no RECIPE.",
+)
+@click.option("--start-over", is_flag=True, help="Do all of a job that is there already anew.")
+@click.option("--work-dir", metavar="DIR", help="Where the job's folder is made.")
+@click.option("--executor", type=click.Choice(["local", "ray"]), help="Where the work is done.")
+@click.option("--np", type=count_from(1), metavar="N", help="Workers at most.")
+@click.option("--strict", is_flag=True, help="Fail at the first bad row instead of rejecting it.")
+@click.option(
+    "--max-rejects",
+    metavar="N|P%",
+    help="Fail when more rows than N, or more than P% of all rows, are rejected. Default: any number may be.",
+)
+@click.option("--dry-run", is_flag=True, help="Check everything and tell what would be done.")
+@click.option("-q", "--quiet", is_flag=True, help="Show nothing but what went wrong.")
+@shared_options
+def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bool, **given: Any) -> None:
+    """Carry out the operators of RECIPE on its dataset: cut into partitions, side by side, with a log of
+    events and checkpoints to resume from.
+
+    The exit code is 0 when the job is complete, even if rows were rejected; they are reported by reason.
+    It is 1 when the job failed, some partitions are missing or --max-rejects was exceeded, 2 when the recipe
+    cannot be used, 128 and the signal when one ended it (Ctrl-C: 130). Use --resume alone to continue an
+    unfinished job."""
+    from joblens.app.recipes.processing import Wishes, exit_code_of, plan_recipe
+    from joblens.data.base.quick_start import import_arrow
+
+    with suppress(ImportError):  # whoever needs it says what is missing
+        import_arrow()
+    planned = plan_recipe(recipe, Wishes(**given), session.settings)
+    if not quiet:
+        for warning in planned.warnings:
+            session.warn(warning)
+    if dry_run:
+        _show_plan(session, planned)
+        return
+    ended = _carry_out(session, planned, quiet=quiet)
+    if ended.was_complete and not quiet and not session.json:
+        session.write(f"{planned.checked.recipe.name}: job {ended.plan.job_id} is complete already\n")
+    _show_end(session, ended, quiet=quiet)
+    sys.exit(exit_code_of(ended))
+
+
+def _carry_out(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "EndedRecipe":
+    from joblens.app.recipes.processing import carry_out
+    from joblens.app.recipes.views import recipe_view
+
+    session.own_jobs()
+    if quiet:
+        return carry_out(planned, session.settings)
+    name = planned.checked.recipe.name
+    descriptor = 2 if session.json else 1  # the document alone goes to standard output
+
+    def tell() -> None:
+        if not session.json:
+            how = "goes on" if planned.job.is_resumed else "begins"
+            session.write(f"{name}: job {planned.job.plan.job_id} {how}\n")
+            session.flush()
+
+    view = recipe_view(name, descriptor=descriptor, color=session.color)
+    return carry_out(planned, session.settings, view, tell)
+
+
+def _show_plan(session: Session, planned: "PlannedRecipe") -> None:
+    from joblens.views.recipes.plan import plan_document, render_recipe_plan
+
+    job, kinds = planned.job, planned.checked.kinds
+    if session.json:
+        session.write_json(plan_document(job.plan, kinds, is_resumed=job.is_resumed))
+        return
+    from joblens.app.recipes.snapshots import create_snapshot
+
+    before = create_snapshot(job.plan.job_dir) if job.is_resumed else None
+    session.write_lines(
+        render_recipe_plan(
+            job.plan,
+            kinds,
+            is_resumed=job.is_resumed,
+            width=session.table_width,
+            paint=session.palette,
+            before=before,
+        )
+    )
+
+
+def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
+    from joblens.analysis.recipes.operators import operator_table
+    from joblens.app.recipes.processing import why_not
+    from joblens.model.recipes.snapshot import ProcessingStatus
+    from joblens.views.recipes.ending import end_document, rejects_warning, render_recipe_end
+
+    plan, record, snapshot = ended.plan, ended.record, ended.snapshot
+    table = operator_table(snapshot, plan, 0)
+    why = why_not(snapshot, record)
+    if session.json:
+        session.write_json(
+            end_document(plan, record, snapshot, table, why, ended.export_files, can_go_on=ended.can_go_on)
+        )
+    elif not quiet:
+        session.write_lines(
+            render_recipe_end(
+                plan,
+                record,
+                snapshot,
+                table,
+                why=why,
+                width=session.table_width,
+                paint=session.palette,
+                export_files=ended.export_files,
+                can_go_on=ended.can_go_on,
+            )
+        )
+    elif snapshot.overall_status is not ProcessingStatus.COMPLETED:
+        session.warn(f"job {plan.job_id}: {snapshot.overall_status}" + (f": {why}" if why else ""))
+    elif snapshot.rejected_rows:
+        session.warn(rejects_warning(plan, snapshot))

@@ -1,0 +1,312 @@
+"""`joblens recover`: more memory or time for jobs of a run that ran out of it, and the rest of the run."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.job import click_options
+from joblens.cli.options.run import DRIVE_OPTIONS
+from joblens.cli.options.run_arguments import run_argument
+
+if TYPE_CHECKING:
+    from joblens.agent.runtime.locks import RunLock
+    from joblens.app.driving.driving import Driven
+    from joblens.app.driving.failure_recovery import RunFailures
+    from joblens.app.workflows.loading import LoadedSpec
+    from joblens.engine.life.recovery_plan import Failure, JobRecovery, RecoveryChoice
+    from joblens.model.runs.plan import Plan
+    from joblens.model.runs.run import Run
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class RecoveryRequest(Struct, frozen=True):
+    """As it was asked for on the command line."""
+
+    choice: "RecoveryChoice"
+    hook: tuple[str, ...] = ()
+
+
+class Prepared(Struct, frozen=True):
+    """A recovery that was decided and of which nothing is written yet."""
+
+    run: "Run"
+    found: "RunFailures"
+    jobs: "tuple[JobRecovery, ...]"
+    to_run: tuple[int, ...]
+
+    @property
+    def has_work(self) -> bool:
+        return any(one.is_retried for one in self.jobs) or bool(self.to_run)
+
+    def document(self, *, is_dry_run: bool = False) -> dict[str, Any]:
+        from joblens.app.driving.failure_recovery import recovery_document
+
+        return recovery_document(self.run, self.found, self.jobs, self.to_run, is_dry_run=is_dry_run)
+
+
+def recovery_options(function: F) -> F:
+    for option in (
+        click.option(
+            "--recovery-hook",
+            metavar="CMD",
+            help="Run CMD, with the workflow's id behind it, before jobs with an unknown cause run again.",
+        ),
+        click.option("--retry-unknown", is_flag=True, help="Also run jobs again whose cause is unknown."),
+        click.option(
+            "--runtime-multiplier",
+            metavar="X",
+            default="1.4",
+            show_default=True,
+            help="For jobs out of time.",
+        ),
+        click.option(
+            "--memory-multiplier",
+            metavar="X",
+            default="1.5",
+            show_default=True,
+            help="For jobs out of memory.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def request_from(given: dict[str, Any]) -> RecoveryRequest:
+    """Raises InputError."""
+    from joblens.app.driving.failure_recovery import parse_hook
+    from joblens.cli.commands.recovery_wizard import multiplier_of
+    from joblens.engine.life.recovery_plan import RecoveryChoice
+
+    hook = given["recovery_hook"]
+    choice = RecoveryChoice(
+        memory_multiplier=multiplier_of("--memory-multiplier", given["memory_multiplier"]),
+        runtime_multiplier=multiplier_of("--runtime-multiplier", given["runtime_multiplier"]),
+        # A hook is for failures whose cause joblens does not know.
+        retry_unknown=given["retry_unknown"] or hook is not None,
+    )
+    return RecoveryRequest(choice, () if hook is None else parse_hook(hook))
+
+
+@click.command()
+@run_argument
+@recovery_options
+@click.option("--no-prompts", is_flag=True, help="Ask nothing on a terminal.")
+@click_options(DRIVE_OPTIONS)
+@shared_options
+def command(session: Session, /, ident: str, **given: Any) -> int:
+    """Run again what failed in RUN and all that waits for it, in the same run: jobs out of memory or time get
+    more of it, jobs that were lost run as they are. Jobs with an unknown cause are skipped.
+
+    On a terminal it asks what to do about each cause. The exit code is that of run FILE; 1 also where nothing
+    can be recovered."""
+    from joblens.app.driving.job_resets import hold_run
+    from joblens.app.runs.lookup import find_named_run
+    from joblens.app.runs.refusals import refuse_command
+    from joblens.cli.commands.recovery_wizard import confirm
+    from joblens.cli.commands.run_spec import exit_code_of
+    from joblens.model.runs.run import RunStatus
+
+    request = request_from(given)
+    store = session.current_store
+    run = find_named_run(store, ident, session.note)
+    refuse_command(run, store)
+    if run.status is RunStatus.COMPLETED:
+        _say_nothing_failed(session, run, is_dry_run=given["dry_run"])
+        return 0
+    if given["dry_run"]:
+        prepared = decide(session, run, request)
+        if session.json:
+            session.write_json(prepared.document(is_dry_run=True))
+        else:
+            show(session, prepared)
+            session.write("Nothing was changed\n")
+        return 0
+    with hold_run(run, store, session.settings) as lock:
+        choose = None if given["no_prompts"] or not session.is_interactive else _wizard(session)
+        prepared = decide(session, store.find_run(run.uuid), request, choose)
+        if not session.json and not given["quiet"]:
+            show(session, prepared)
+        if not prepared.has_work:
+            if session.json:
+                session.write_json(prepared.document())
+            say_nothing_can_be_done(session, prepared)
+            return 1
+        if choose is not None and not confirm("Run the recovery?", _ask):
+            session.write("Nothing was changed\n")
+            return 1
+        recovered = carry_out(session, prepared, request)
+        if given["detach"]:
+            from joblens.cli.commands.run_spec import detach
+
+            lock.release()
+            detach(session, recovered, recovered.options.notify, also={"recovery": prepared.document()})
+            return 0
+        driven = drive_recovered(session, recovered, prepared, lock, quiet=given["quiet"])
+    if not session.json and not given["quiet"]:
+        _hint_at_rightsize(session, prepared, driven)
+    return exit_code_of(driven)
+
+
+def _hint_at_rightsize(session: Session, prepared: Prepared, driven: "Driven") -> None:
+    """The file still has the requests of before. Where jobs ran out again the end of the run says it."""
+    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.app.driving.endings import ending_of
+    from joblens.app.workflows.sources import source_of
+    from joblens.engine.life.recovery_plan import requests_of
+
+    if not requests_of(prepared.jobs) or not source_of(session.store, prepared.run):
+        return
+    if not ending_of(session.store, driven).has_too_small:
+        label = run_label(prepared.run)
+        session.write(f"  joblens rightsize {label} --write writes the measured needs into the file\n")
+
+
+def decide(
+    session: Session,
+    run: "Run",
+    request: RecoveryRequest,
+    choose: "Callable[[tuple[Failure, ...], RecoveryChoice], RecoveryChoice] | None" = None,
+) -> Prepared:
+    """Diagnoses, and fits requests to what the run's engine has. Writes nothing."""
+    from joblens.app.driving.checks import RunRequest, checked_run
+    from joblens.app.driving.failure_recovery import failures_of, fit_to_engine, jobs_to_run
+    from joblens.engine.life.recovery_plan import plan_recovery
+
+    found = failures_of(session.store, run)
+    choice = request.choice
+    if choose is not None and found.failures:
+        choice = choose(found.failures, choice)
+    jobs = plan_recovery(found.failures, choice)
+    whole, loaded = resumable(session, run)
+
+    def check(raised: "Plan") -> None:
+        loaded.plan = raised
+        request = RunRequest(loaded=loaded, options=whole.options, left=jobs_to_run(found, jobs))
+        with checked_run(request, session.settings, session.options.config, None, session.warn):
+            pass
+
+    if any(one.is_retried for one in jobs):
+        jobs = fit_to_engine(loaded.plan, jobs, check)
+    return Prepared(run, found, jobs, jobs_to_run(found, jobs))
+
+
+def resumable(session: Session, run: "Run") -> "tuple[Run, LoadedSpec]":
+    """As it was written, with its secrets and with jobs that were added."""
+    from joblens.app.runs.kept_specs import hide_secrets, whole_run
+    from joblens.app.workflows.loading import grown_plan, loaded_run
+
+    whole = whole_run(run, session.store, session.settings)
+    loaded = loaded_run(whole)
+    loaded.plan = grown_plan(loaded, whole)
+    return replace(whole, options=hide_secrets(loaded, whole.options)), loaded
+
+
+def carry_out(session: Session, prepared: Prepared, request: RecoveryRequest) -> "Run":
+    """Runs the hook, then writes what was decided. Raises RecoveryRefused. -> the run, ready to be resumed"""
+    from joblens.analysis.findings.failure_causes import Cause
+    from joblens.app.driving.failure_recovery import run_hook
+    from joblens.app.driving.job_resets import reset_jobs
+    from joblens.app.wiring.drivers import open_store_directly
+    from joblens.app.wiring.owning import current_user
+    from joblens.engine.life.recovery_plan import requests_of
+
+    run = prepared.run
+    retried = [one.failure for one in prepared.jobs if one.is_retried]
+    unknown = [one for one in retried if one.diagnosis.cause is Cause.UNKNOWN]
+    if request.hook and unknown:
+        run_hook(request.hook, run, unknown, session.settings, lambda text: session.note(f"joblens: {text}"))
+    if retried:
+        direct = open_store_directly(session.settings, session.warn)
+        try:
+            jobs = [(one.index, one.attempt) for one in retried]
+            reset_jobs(direct, run, jobs, requests_of(prepared.jobs), current_user())
+        finally:
+            direct.close()
+    return session.store.find_run(run.uuid)
+
+
+def drive_recovered(
+    session: Session, run: "Run", prepared: Prepared, lock: "RunLock", *, quiet: bool
+) -> "Driven":
+    from joblens.app.driving.checks import RunRequest, check_request
+    from joblens.cli.commands.run_spec import drive_to_end
+
+    whole, loaded = resumable(session, run)
+    request = RunRequest(loaded=loaded, options=whole.options, left=prepared.to_run)
+    check_request(request, session.settings, session.options.config, None)
+    also = {"recovery": prepared.document()}
+    notify = whole.options.notify
+    return drive_to_end(session, whole, loaded.plan, quiet=quiet, notify=notify, lock=lock, also=also)
+
+
+# ---- text -----------------------------------------------------------------------------------------------
+
+
+def show(session: Session, prepared: Prepared) -> None:
+    from joblens.views.runs.recovery import render_failures, render_plan
+
+    if not prepared.jobs:
+        session.write("No job failed\n")
+    else:
+        width = session.width if session.is_terminal else None
+        session.write_lines(render_failures(prepared.jobs, width=width, paint=session.palette))
+    names = prepared.found.names(prepared.to_run)
+    session.write_lines(render_plan(prepared.jobs, names, width=session.table_width))
+
+
+def _say_nothing_failed(session: Session, run: "Run", *, is_dry_run: bool) -> None:
+    from joblens.analysis.runs.workflow_rows import run_label
+
+    if session.json:
+        from joblens.app.driving.failure_recovery import failures_of
+
+        nothing = Prepared(run, failures_of(session.store, run), (), ())
+        session.write_json(nothing.document(is_dry_run=is_dry_run))
+    else:
+        session.write(f"Run {run_label(run)} is completed: there is nothing to recover\n")
+
+
+def say_nothing_can_be_done(session: Session, prepared: Prepared) -> None:
+    from joblens.analysis.findings.failure_causes import Cause
+    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.app.runs.actions import failed_actions
+    from joblens.views.text.numbers import counted
+
+    unknown = sum(one.failure.diagnosis.cause is Cause.UNKNOWN for one in prepared.jobs)
+    text = "joblens: nothing can be recovered"
+    if not prepared.jobs and failed_actions(session.store, prepared.run.uuid):
+        label = run_label(prepared.run)
+        text += f": a command beside the jobs failed; joblens resume {label} runs it again"
+    elif unknown:
+        them = "it" if unknown == 1 else "them"
+        text += f": {counted(unknown, 'job')} failed with an unknown cause; --retry-unknown runs {them} again"
+    session.note(text)
+
+
+def _wizard(session: Session) -> "Callable[[tuple[Failure, ...], RecoveryChoice], RecoveryChoice]":
+    from joblens.cli.commands.recovery_wizard import ask_for_choice
+    from joblens.engine.life.recovery_plan import plan_recovery
+    from joblens.views.runs.recovery import render_failures
+
+    def choose(failures: "tuple[Failure, ...]", usual: "RecoveryChoice") -> "RecoveryChoice":
+        shown = plan_recovery(failures, usual)
+        session.write_lines(render_failures(shown, width=session.width, paint=session.palette))
+        return ask_for_choice(failures, usual, _ask, lambda text: session.write(f"{text}\n"))
+
+    return choose
+
+
+def _ask(question: str) -> str:
+    """An end of the input is a no to everything."""
+    try:
+        return input(question)
+    except EOFError:
+        sys.stdout.write("\nNothing was changed\n")
+        raise click.Abort from None

@@ -1,0 +1,36 @@
+"""`joblens reports`: one run in a few lines, and other names of reports."""
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.run_arguments import complete_run, run_number_option
+from joblens.cli.other_names import GroupWithOtherNames
+
+
+@click.group("reports", cls=GroupWithOtherNames)
+def command() -> None:
+    """Reports on a run; 'reports check-resource-utilization ID' is 'check ID'."""
+
+
+@command.command("summary")
+@click.argument("ident", metavar="RUN", required=False, shell_complete=complete_run)
+@run_number_option
+@shared_options
+def summary(session: Session, ident: str | None, run_number: int | None) -> None:
+    """One run: jobs by state, times, CPU time and memory of all, the longest and the largest job.
+
+    Without RUN, the newest run of all."""
+    from joblens.analysis.runs.summary import summary_form
+    from joblens.app.runs.lookup import find_named_run, newest_run
+    from joblens.app.runs.summary import summary_of
+
+    store = session.current_store
+    run = newest_run(store) if ident is None else find_named_run(store, ident, session.note, run_number)
+    found = summary_of(store, run)
+    if session.json:
+        session.write_json(summary_form(found))
+        return
+    from joblens.views.runs.summary import render_summary
+
+    session.write_lines(render_summary(found))

@@ -1,0 +1,80 @@
+"""`joblens resume`: go on with a run that was stopped or killed."""
+
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.run import offer_options, take_queue_options, tell_of_broker, with_offer
+from joblens.cli.options.run_arguments import run_argument
+
+
+@click.command()
+@run_argument
+@offer_options
+@shared_options
+def command(session: Session, /, ident: str, **given: Any) -> None:
+    """Continue RUN: jobs that have succeeded do not run again, jobs that still run are waited for, the others
+    run.
+
+    The exit code is that of run FILE: 0 when all jobs have succeeded, 1 when some have not."""
+    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.app.driving.checks import RunRequest, check_request
+    from joblens.app.runs.kept_specs import hide_secrets, whole_run
+    from joblens.app.runs.lookup import find_named_run
+    from joblens.app.runs.refusals import refuse_command, refuse_driven
+    from joblens.app.workflows.loading import grown_plan, loaded_run
+    from joblens.cli.commands.run_spec import detach, drive_in_front, show_dry_run
+    from joblens.model.runs.run import RunStatus
+
+    take_queue_options(session, given)
+    run = find_named_run(session.store, ident, session.note)
+    refuse_command(run, session.store)
+    if run.status is RunStatus.COMPLETED and not session.json:
+        session.write(f"Run {run_label(run)} is completed: there is nothing left to do\n")
+        return
+    refuse_driven(run, session.settings)
+    run = whole_run(run, session.store, session.settings)
+    options = with_offer(run.options, given)
+    tell_of_broker(session, options)
+    before, run = run, replace(run, options=options)
+    loaded = loaded_run(run)
+    run = replace(run, options=hide_secrets(loaded, run.options))
+    loaded.plan = grown_plan(loaded, run)
+    left, can_go_on = unfinished_jobs(session, run)
+    if run.status is RunStatus.FAILED and not can_go_on and not session.json:
+        session.write(
+            f"Run {run_label(run)} is over and failed: nothing is left to resume\n"
+            f"  joblens rerun {run_label(run)} --failed runs again what failed and what needs it,\n"
+            f"  joblens recover {run_label(run)} with more memory or time for jobs that ran out of it\n"
+        )
+        raise SystemExit(1)
+    request = RunRequest(
+        loaded=loaded, options=run.options, resumed=before, left=left, detach=given["detach"]
+    )
+    if given["dry_run"]:
+        show_dry_run(session, request, session.store.find_workflow(run.workflow_uuid))
+        return
+    check_request(request, session.settings, session.options.config, session.store)
+    notify = given["notify"] or run.options.notify
+    if given["detach"]:
+        detach(session, run, notify)
+    else:
+        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=notify)
+
+
+def unfinished_jobs(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:
+    """Returns the jobs that have not ended, and whether resuming can do anything: one of them waits for none
+    that failed, a dataset can be finalized now, or no job failed, so that it was an action."""
+    from joblens.app.runs.state import state_of_run
+    from joblens.model.runs.run import JobState
+    from joblens.plan.workflows.graph import Graph
+
+    state = state_of_run(session.store, run)
+    left = tuple(job.index for job in state.jobs if job.is_left)
+    over_well = (JobState.COMPLETED, JobState.DISABLED)
+    failed = [job.index for job in state.jobs if not job.is_left and job.state not in over_well]
+    can_go_on = bool(set(left) - Graph(state.plan).behind(failed))
+    return left, can_go_on or not failed or state.has_failed_datasets

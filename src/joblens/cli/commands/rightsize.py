@@ -1,0 +1,243 @@
+"""`joblens rightsize`: what a workflow's jobs should ask for, and the file with that in it."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.arguments import count_from
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.run_arguments import complete_run
+from joblens.model.errors import InputError
+
+if TYPE_CHECKING:
+    from joblens.analysis.sizing.allocation import Strategy
+    from joblens.app.reports.rightsize_files import EditedSpec, SpecFile
+    from joblens.app.reports.rightsizing import Sizing
+
+_THE_SAME = "\0"  # --write without a file: the one the workflow came from
+
+
+@click.command("rightsize")
+@click.argument("ident", metavar="RUN", required=False, shell_complete=complete_run)
+@click.option(
+    "--jobs",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="Jobs of that name instead of a run's: single commands, imported ones; * and ? match.",
+)
+@click.option(
+    "--write",
+    "write_to",
+    metavar="[SPEC]",
+    is_flag=False,
+    flag_value=_THE_SAME,
+    help="Write the advice into the workflow's file, or into SPEC. Comments and order stay.",
+)
+@click.option(
+    "--diff", is_flag=True, help="Print what --write would change as a unified diff; write nothing."
+)
+@click.option("--add", is_flag=True, help="Also add amounts that are not written yet.")
+@click.option("--force", is_flag=True, help="Also take away where few jobs were seen (confidence low).")
+@click.option(
+    "--strategy",
+    type=click.Choice(["max-seen", "min-waste", "max-throughput"]),
+    default="max-seen",
+    show_default=True,
+    help="How to choose memory. All but max-seen have jobs that do not fit tried again with more.",
+)
+@click.option("--runs", type=count_from(1), metavar="N", help="Look at the newest N runs only.")
+@shared_options
+def command(
+    session: Session,
+    *,
+    ident: str | None,
+    names: tuple[str, ...],
+    write_to: str | None,
+    diff: bool,
+    add: bool,
+    force: bool,
+    strategy: str,
+    runs: int | None,
+) -> None:
+    """What the jobs of a workflow should ask for, from all its runs; or jobs of a name.
+
+    Memory is 10 to 20 % above the peak, runtime 15 to 30 % above the longest, CPUs the next whole one; more
+    after a job ran out of memory or time."""
+    from joblens.analysis.sizing.allocation import Strategy
+    from joblens.app.reports.rightsize_files import edited, open_spec, replace_file
+    from joblens.app.reports.rightsizing import size_workflow
+    from joblens.app.runs.lookup import find_named_run
+
+    store = session.current_store
+    if names or ident is None:
+        if ident is not None or not names:
+            raise InputError("name a run, or jobs with --jobs NAME")
+        if write_to is not None or diff or add or force or runs is not None:
+            raise InputError(
+                "--jobs names jobs that no file is known of: --write, --diff, --runs are for runs"
+            )
+        _size_jobs(session, names, Strategy(strategy))
+        return
+    run = find_named_run(store, ident, session.note)
+    wants_file = diff or write_to is not None
+    file = None
+    if wants_file:
+        path = None if write_to in (None, _THE_SAME) else write_to
+        file = open_spec(path, store.find_workflow(run.workflow_uuid), run)
+    elif add or force:
+        name = "--add" if add else "--force"
+        raise InputError(f"{name} needs --write or --diff: it says what to write")
+    sizing = size_workflow(
+        store,
+        run,
+        strategy=Strategy(strategy),
+        most_runs=runs,
+        file=file if file is not None and file.is_changed else None,
+    )
+    forces = force or _is_given("strategy")
+    change = None if file is None else edited(file, sizing.groups, adds=add, forces=forces)
+    if file is not None and change is not None and not diff and change.text != file.text:
+        replace_file(file, change.text)
+    if session.json:
+        session.write_json(_form(sizing, file, change, is_written=wants_file and not diff))
+    elif file is not None and change is not None and diff:
+        _show_diff(session, file, change.text)
+        if change.text == file.text and not change.kept:
+            session.note(f"joblens: {file.path} has the advice in it already")
+        _tell_kept(session, change)
+        if write_to is not None:
+            session.note(f"joblens: --diff writes nothing: {file.path} is as it was")
+    else:
+        _show(session, sizing)
+        if file is not None and change is not None:
+            _tell_written(session, sizing, file, change, adds=add)
+
+
+def _size_jobs(session: Session, names: tuple[str, ...], strategy: "Strategy") -> None:
+    from joblens.analysis.slurm.advice import is_rounded_for_sbatch, sbatch_options
+    from joblens.app.jobs.sizing import size_jobs
+    from joblens.views.runs.rightsize import group_form, render_group
+    from joblens.views.text.numbers import counted
+
+    sizing = size_jobs(session.current_store, names, strategy=strategy)
+    if session.json:
+        forms = [{**group_form(group), "sbatch": sbatch_options(group)} for group in sizing.groups]
+        session.write_json({"jobs": sizing.jobs, "groups": forms})
+        return
+    session.write(f"{counted(sizing.jobs, 'job')} by name\n")
+    for group in sizing.groups:
+        session.write_lines(["", *render_group(group, width=session.width, paint=session.palette)])
+        if options := sbatch_options(group):
+            session.write(f"  for sbatch: {options}\n")
+            if is_rounded_for_sbatch(group):
+                session.write("    Slurm's times are whole minutes.\n")
+    if not sizing.groups:
+        session.write("\nNothing was measured of them.\n")
+
+
+def _is_given(option: str) -> bool:
+    source = click.get_current_context().get_parameter_source(option)
+    return source is not click.core.ParameterSource.DEFAULT
+
+
+def _show(session: Session, sizing: "Sizing") -> None:
+    from joblens.views.jobs.summary import finding_lines
+    from joblens.views.runs.rightsize import render_group
+    from joblens.views.text.numbers import counted
+    from joblens.views.text.style import clean
+
+    looked_at = counted(len(sizing.runs), "run")
+    session.write(f"Workflow {clean(sizing.workflow.name)} ({sizing.workflow.number}), {looked_at}\n")
+    for group in sizing.groups:
+        lines = render_group(group, width=session.width, paint=session.palette)
+        session.write_lines(["", *lines])
+    if not sizing.groups:
+        session.write("\nNothing was measured yet: no job of it has ended.\n")
+    if sizing.groups and sizing.unseen:
+        session.write(f"\nNothing was seen of: {', '.join(map(clean, sizing.unseen))}\n")
+    for finding in sizing.findings:
+        session.write_lines(["", *finding_lines(finding, session.palette, session.width, indent="")])
+
+
+def _show_diff(session: Session, file: "SpecFile", text: str) -> None:
+    import difflib
+
+    lines = difflib.unified_diff(
+        file.text.splitlines(keepends=True), text.splitlines(keepends=True), file.path, file.path
+    )
+    colours = {"-": "red", "+": "green", "@": "cyan"}
+    for line in lines:
+        body, end = line.rstrip("\r\n"), "" if line.endswith("\n") else "\n\\ No newline at end of file"
+        colour = colours.get(line[:1])
+        session.write(f"{session.palette.paint(body, colour) if colour else body}{end}\n")
+
+
+def _tell_written(
+    session: Session, sizing: "Sizing", file: "SpecFile", change: "EditedSpec", *, adds: bool
+) -> None:
+    from joblens.views.text.style import clean
+
+    session.write("\n")
+    if change.text == file.text:
+        session.write(f"{file.path}: nothing to change\n")
+    else:
+        session.write(f"{file.path}: written\n")
+        for one in change.changes:
+            before = "not written" if one.before is None else one.before
+            session.write(f"  {clean(one.group)}: {one.key} {before} → {one.after}\n")
+    for note in change.notes:
+        session.write(f"  {note}\n")
+    _tell_kept(session, change)
+    if file.is_changed:
+        session.note(
+            f"joblens: {file.path} is not as it was when run {sizing.run.number} was made; "
+            "groups and jobs were matched by their names"
+        )
+    bare = [
+        group.group.name
+        for group in sizing.groups
+        if any(part.current is None for part in group.advice) and not adds
+    ]
+    if bare:
+        session.note(
+            f"joblens: amounts that are not written were left out; --add adds them: {', '.join(bare)}"
+        )
+
+
+def _tell_kept(session: Session, change: "EditedSpec") -> None:
+    if change.kept:
+        session.note(
+            f"joblens: few jobs were seen, so nothing was made smaller in: {', '.join(change.kept)}; "
+            "run it again, or --force takes it away now"
+        )
+
+
+def _form(
+    sizing: "Sizing", file: "SpecFile | None", change: "EditedSpec | None", *, is_written: bool
+) -> dict[str, object]:
+    from msgspec import to_builtins
+
+    from joblens.views.runs.rightsize import group_form
+
+    form: dict[str, object] = {
+        "workflow_id": sizing.workflow.number,
+        "workflow": sizing.workflow.name,
+        "runs": list(sizing.runs),
+        "groups": [group_form(group) for group in sizing.groups],
+        "unseen": list(sizing.unseen),
+        "findings": to_builtins(sizing.findings),
+    }
+    if file is not None and change is not None:
+        changed = change.text != file.text
+        form["file"] = {
+            "path": file.path,
+            "changed": changed,
+            "written": changed and is_written,
+            "retries": list(change.notes),
+            "kept": list(change.kept),
+            "changes": to_builtins(change.changes),
+            "text": change.text,
+        }
+    return form

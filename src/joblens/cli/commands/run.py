@@ -1,0 +1,94 @@
+"""What `joblens run` does. Imports nothing of click: plain command lines do without it (`quick_run`)."""
+
+import os
+import sys
+from typing import Any
+
+from joblens.cli.context import Globals, Session, with_given
+from joblens.cli.options.job_request import request_from
+from joblens.model.errors import InputError
+
+
+def run(session: Session, given: dict[str, Any]) -> None:
+    """`given` has every option by its name in the option table. Ends with the job's exit code."""
+    if given["spec"] is not None:
+        from joblens.cli.commands.run_spec import run_spec
+        from joblens.cli.options.run import take_queue_options
+
+        take_queue_options(session, given)
+        run_spec(session, given)
+        return
+    engine = given["engine"] or "local"
+    if engine != "local":
+        from joblens.cli.commands.run_on_engine import check_options, run_on_engine
+        from joblens.cli.options.run import take_queue_options
+
+        check_options(engine, given)
+        take_queue_options(session, given)
+        run_on_engine(session, given)
+        return
+    _run_here(session, given)
+
+
+def _run_here(session: Session, given: dict[str, Any]) -> None:
+    from msgspec.structs import replace
+
+    from joblens.app.jobs.preparation import prepare
+    from joblens.app.jobs.running import run_in_foreground
+    from joblens.cli.commands.run_on_engine import check_options
+
+    check_options("local", given)
+    report = given["report"]
+    if given["quiet"] and given["verbose"]:
+        raise InputError("--quiet and --verbose: only one of them")
+    settings = session.settings
+    if given["no_capture"]:
+        settings = replace(settings, output=replace(settings.output, capture=False))
+    prepared = prepare(request_from(given, background=False), settings)
+    if report:
+        from joblens.cli.commands.job_ending import check_report
+
+        check_report(report)
+    shows_live = not given["quiet"] and os.isatty(2)
+    color = shows_live and not session.options.no_color and not os.environ.get("NO_COLOR")
+
+    # A container with a terminal of its own draws on the screen itself.
+    shares_screen = prepared.job.container is None or not (os.isatty(0) and os.isatty(1))
+    draws_line = shows_live and shares_screen and settings.output.capture
+
+    def render_live(samples: list[Any]) -> str:
+        from joblens.cli.commands.job_ending import terminal_width
+        from joblens.views.jobs.live_line import render_live_line
+
+        return render_live_line(prepared.job.name, samples, terminal_width(), color)
+
+    session.own_jobs()
+    ended = run_in_foreground(prepared, settings, render_live=render_live if draws_line else None)
+    record = ended.record
+    if ended.error is None and (shows_live or given["verbose"]):
+        from joblens.cli.commands.job_ending import print_summary
+
+        print_summary(record, color=color, ends_line_first=ended.stderr_line_is_open)
+    if report:
+        from joblens.cli.commands.job_ending import write_report
+
+        write_report(record, report)
+    if session.json:
+        from joblens.cli.commands.job_ending import write_document
+
+        write_document(record, on_new_line=not ended.stdout_ends_in_newline)
+    if ended.error is not None:
+        raise ended.error
+    if ended.died_of_interrupt:
+        sys.exit(-2)  # joblens dies of SIGINT too, for the shell script around it to see (__main__.entry)
+    code = record.outcome.exit_code if record.outcome else None
+    sys.exit(125 if code is None else code)
+
+
+def run_quickly(given: dict[str, Any]) -> None:
+    """From `quick_run.parse`."""
+    session = Session(with_given(Globals(), given))
+    try:
+        run(session, given)
+    finally:
+        session.close()

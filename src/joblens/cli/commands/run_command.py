@@ -1,0 +1,28 @@
+"""`joblens run` for click: help, completion and mistakes. The work is in `run`."""
+
+from typing import Any
+
+import click
+
+from joblens.cli.commands.run import run
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.job import click_options, job_options
+from joblens.cli.options.spec_command import SpecCommand, with_spec
+from joblens.cli.options.table import RUN_OPTIONS, SPEC_OPTIONS
+
+
+@click.command("run", cls=SpecCommand, context_settings={"allow_interspersed_args": False})
+@job_options
+@click_options(RUN_OPTIONS)
+@click_options(SPEC_OPTIONS)
+@shared_options
+def command(session: Session, /, **given: Any) -> None:
+    """Run COMMAND, pass its streams through, and measure everything it starts; or run the jobs of a workflow
+    FILE (.yaml, .json, .json5, .kdl, .toml).
+
+    The exit code is the job's own; 124 after a time-out, 128+N after signal N, 127 when the command does
+    not exist, 126 when it cannot be executed, 125 when joblens could not run it. Of a workflow: 0 when all
+    jobs succeeded, 1 when some did not, 130 after an interrupt.
+    """
+    run(session, with_spec(given))

@@ -1,0 +1,56 @@
+"""`joblens run-jobs`: run the jobs of a workflow that was created."""
+
+import os
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.run import offer_options, take_queue_options, tell_of_broker, with_offer
+from joblens.cli.options.run_arguments import complete_run
+
+
+@click.command("run-jobs")
+@click.argument("ident", metavar="WORKFLOW", shell_complete=complete_run)
+@offer_options
+@shared_options
+def command(session: Session, /, ident: str, **given: Any) -> None:
+    """Run all jobs of WORKFLOW, a number or a name, in a new run. workflows create-from-spec makes one."""
+    from joblens.app.driving.checks import RunRequest, check_request
+    from joblens.app.runs.kept_specs import hide_secrets, whole_run
+    from joblens.app.runs.refusals import refuse_command
+    from joblens.app.workflows.loading import loaded_run
+    from joblens.cli.commands.run_spec import detach, drive_in_front, show_dry_run, start
+    from joblens.model.errors import UnknownRun
+    from joblens.model.runs.run import RunStatus
+
+    take_queue_options(session, given)
+    store = session.store
+    workflow = store.find_workflow(ident)
+    runs = store.runs(workflow.uuid)
+    if not runs:
+        raise UnknownRun(f"workflow {workflow.number} has no jobs yet", hint="joblens run FILE")
+    newest = whole_run(store.find_run(runs[-1].uuid), store, session.settings)
+    refuse_command(newest, store)
+    options = replace(with_offer(newest.options, given), cwd=os.getcwd())
+    tell_of_broker(session, options)
+    notify = given["notify"] or options.notify
+    is_other_place = (newest.options.cwd, newest.options.output_dir) != (options.cwd, options.output_dir)
+    is_new = newest.status is not RunStatus.CREATED or is_other_place
+    loaded = loaded_run(replace(newest, raised=()) if is_new else newest)
+    options = hide_secrets(loaded, options)
+    request = RunRequest(loaded=loaded, options=options, resumed=newest, detach=given["detach"])
+    if given["dry_run"]:
+        show_dry_run(session, request, workflow)
+        return
+    if is_new:
+        run = start(session, request, workflow)
+    else:
+        check_request(request, session.settings, session.options.config, store)
+        run = replace(newest, options=options)
+    if given["detach"]:
+        detach(session, run, notify)
+    else:
+        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=notify)

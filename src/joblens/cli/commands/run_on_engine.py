@@ -1,0 +1,217 @@
+"""`joblens run` and `joblens submit` of one command, or a tool's script, with `--engine`."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from joblens.cli.context import Session
+from joblens.model.errors import InputError, JoblensError
+
+if TYPE_CHECKING:
+    from joblens.app.jobs.logs import OutputFollower
+    from joblens.app.queue.queueing import QueueRequest
+    from joblens.model.jobs.job import Record
+    from joblens.model.runs.run import RunOptions
+
+# Of one job there is nothing to pack, and several allocations would have nothing to do.
+_OF_SEVERAL_JOBS = ("packing", "allocations")
+_CANCEL_PATIENCE_S = 60.0
+
+
+def check_options(engine: str, given: dict[str, Any]) -> None:
+    """Raises InputError for options that mean nothing for one command, or nothing on that engine."""
+    from joblens.cli.options.cluster import CELERY, CLUSTERS, LOCAL, check_engine_options
+    from joblens.cli.options.job_request import refuse_spec_options
+    from joblens.cli.options.table import SLURM_OPTIONS
+
+    refuse_spec_options(given)
+    check_engine_options(engine, given)
+    for row in SLURM_OPTIONS:
+        if row.name in _OF_SEVERAL_JOBS and given[row.name] is not None:
+            raise InputError(
+                f"{row.flags[-1]} goes with a workflow file only", hint="one command is one job of Slurm"
+            )
+    if given["label"] and engine != CELERY:
+        raise InputError(
+            f"--label has no effect with --engine {engine}: only workers of a queue have labels",
+            hint=f"add --engine {CELERY}, or leave out --label",
+        )
+    if engine in CLUSTERS and given["cpu_list"] is not None:
+        raise InputError(
+            f"--cpu-list names CPUs of this machine, and the job runs on a node of {engine}",
+            hint="--cpus N asks for so many there",
+        )
+    if engine != LOCAL and given.get("no_capture"):
+        raise InputError(
+            f"--no-capture: a job on {engine} prints to files, which are passed on from there",
+            hint="leave it out",
+        )
+
+
+def run_options(given: dict[str, Any]) -> "RunOptions":
+    from joblens.cli.options.cluster import engine_options
+    from joblens.model.runs.run import RunOptions
+
+    options = {**given, "nodes": None}  # of one command they are its own: see `with_nodes`
+    return RunOptions(cwd=_current_dir(), **engine_options(options))
+
+
+def with_nodes(asked: "QueueRequest", given: dict[str, Any]) -> "QueueRequest":
+    """`--nodes N`: the job has N nodes, and its command runs on the first of them."""
+    from msgspec.structs import replace
+
+    if given["nodes"] is None:
+        return asked
+    if given["nodes"] > 1 and asked.request.container is not None:
+        raise InputError(f"--nodes {given['nodes']}: a container is on one node", hint="leave out --nodes")
+    needs = replace(asked.request.requirements, nodes=given["nodes"])
+    return replace(asked, request=replace(asked.request, requirements=needs))
+
+
+def _current_dir() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the current directory does not exist any more", hint="cd to another one") from None
+
+
+# ---- run --------------------------------------------------------------------------------------------------
+
+
+def run_on_engine(session: Session, given: dict[str, Any]) -> None:
+    """Passes on what the job prints as it comes; ends with the job's exit code."""
+    from joblens.app.jobs.logs import OutputFollower
+    from joblens.app.queue.queueing import QueueRequest
+    from joblens.cli.commands.job_ending import check_report, print_summary, write_document, write_report
+    from joblens.cli.options.cluster import CELERY
+    from joblens.cli.options.job_request import request_from
+    from joblens.cli.options.run import only_label
+
+    if given["quiet"] and given["verbose"]:
+        raise InputError("--quiet and --verbose: only one of them")
+    asked = QueueRequest(request=request_from(given, background=False), label=only_label(given))
+    if given["report"]:
+        check_report(given["report"])
+    session.own_jobs()
+    output = OutputFollower()
+    try:
+        if given["engine"] == CELERY:
+            record, signal = _run_on_queue(session, asked, output)
+        else:
+            record, signal = _run_on_cluster(session, given, with_nodes(asked, given), output)
+    finally:
+        output.close()
+    if output.is_elsewhere and record.attempt is not None:
+        session.note(f"joblens: what it printed is on {record.attempt.owner.host}: {record.attempt.logs_dir}")
+    shows_summary = given["verbose"] or (not given["quiet"] and os.isatty(2))
+    if shows_summary and record.outcome is not None:
+        color = os.isatty(2) and not session.options.no_color and not os.environ.get("NO_COLOR")
+        print_summary(record, color=color, ends_line_first=not output.ends_in_newline[2])
+    if given["report"]:
+        write_report(record, given["report"])
+    if session.json:
+        write_document(record, on_new_line=not output.ends_in_newline[1])
+    _finish(session, record, signal)
+
+
+def _finish(session: Session, record: "Record", signal: int | None) -> None:
+    from joblens.app.jobs.queries import exit_code_of
+    from joblens.model.jobs.job import Status
+
+    if signal == 2:
+        sys.exit(-2)  # joblens dies of SIGINT too, for the shell script around it to see (__main__.entry)
+    if signal is not None:
+        sys.exit(128 + signal)
+    outcome = record.outcome
+    if record.status in (Status.ERROR, Status.LOST) and outcome is not None and outcome.error:
+        session.note(f"joblens: error: {outcome.error}")
+    sys.exit(exit_code_of(record))
+
+
+def _run_on_cluster(
+    session: Session, given: dict[str, Any], asked: "QueueRequest", output: "OutputFollower"
+) -> "tuple[Record, int | None]":
+    from joblens.app.driving.command_runs import create_command_run, drive_command
+    from joblens.app.driving.notice import notify_run, record_of_command
+
+    settings, config = session.settings, session.options.config
+    run, _ = create_command_run(asked, run_options(given), settings, config, session.warn)
+
+    def say(text: str) -> None:
+        session.note(f"joblens: {text}")
+
+    driven = drive_command(
+        run, settings, session.store, output, config=config, say=None if given["quiet"] else say
+    )
+    if given["notify"]:
+        notify_run(session.store, driven, given["notify"], session.warn)
+    return record_of_command(session.store, run), driven.interrupted_by
+
+
+def _run_on_queue(
+    session: Session, asked: "QueueRequest", output: "OutputFollower"
+) -> "tuple[Record, int | None]":
+    """Ctrl-C and SIGTERM cancel the job. The worker notifies."""
+    import signal
+
+    from joblens.app.jobs.queries import records_until_final, wait_for_end
+    from joblens.app.queue.queueing import cancel_queued, enqueue
+
+    (record,) = enqueue([asked], session.settings, session.options.config, session.warn)
+    before = signal.signal(signal.SIGTERM, _raise_terminated)
+    try:
+        for one in records_until_final(session.store, record.job.uuid, session.care_for_queue):
+            record = one
+            output.copy(record)
+        return record, None
+    except (KeyboardInterrupt, _Terminated) as error:
+        number = signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM
+        config = session.options.config
+        cancel_queued(record, session.queue_store, session.settings, config)
+        patience_s = record.job.grace_s + _CANCEL_PATIENCE_S
+        record = wait_for_end(session.store, record.job.uuid, patience_s, session.care_for_queue)
+        output.copy(record)
+        return record, int(number)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Terminated(Exception):
+    pass
+
+
+def _raise_terminated(_number: int, _frame: object) -> None:
+    raise _Terminated
+
+
+# ---- submit -----------------------------------------------------------------------------------------------
+
+
+def submit_to_cluster(session: Session, given: dict[str, Any], asked: "QueueRequest") -> "Record":
+    """A driver goes on in the background until the job has ended."""
+    from joblens.app.driving.command_runs import detach_command
+
+    return detach_command(
+        with_nodes(asked, given),
+        run_options(given),
+        session.settings,
+        session.options.config,
+        session.warn,
+        given["notify"],
+    )
+
+
+def care_for_command(session: Session, record: "Record") -> None:
+    """Restarts a driver that was killed, while this process waits for the job."""
+    from joblens.app.driving.command_runs import keep_driven
+
+    session.care()
+    try:
+        keep_driven(
+            session.queue_store,
+            session.queue_store.find(record.job.uuid),
+            session.settings,
+            session.options.config,
+        )
+    except JoblensError as error:
+        session.warn(str(error))

@@ -1,0 +1,340 @@
+"""`joblens run FILE`: the jobs of a workflow file, as one run."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from joblens.cli.context import Session
+from joblens.cli.options.table import JOB_OPTIONS, QUEUE_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS, OptionRow
+from joblens.model.errors import InputError, JoblensError
+
+if TYPE_CHECKING:
+    from joblens.agent.runs.view import RunView
+    from joblens.agent.runtime.locks import RunLock
+    from joblens.app.driving.checks import RunRequest
+    from joblens.app.driving.driving import Driven
+    from joblens.app.runs.reruns import Again
+    from joblens.app.workflows.loading import LoadedSpec
+    from joblens.engine.schedule.capacity import Offer
+    from joblens.model.runs.plan import Plan
+    from joblens.model.runs.run import Run, RunOptions, Workflow
+
+# What of the options for one command means something for a whole run.
+_SHARED = frozenset(
+    (
+        "params",
+        "cpus",
+        "memory",
+        "gpus",
+        "no_enforce",
+        "output_dir",
+        "no_monitor",
+        "probes",
+        "notify",
+        "quiet",
+        "verbose",
+        "queue",
+        "broker",
+        "retry_lost",
+    )
+)
+
+
+def run_spec(session: Session, given: dict[str, Any]) -> None:
+    """Ends with 0 when every job succeeded, 1 when some did not, 130 after an interrupt."""
+    from joblens.app.driving.checks import RunRequest
+    from joblens.app.queue.notifiers import with_broker
+    from joblens.app.runs.kept_specs import hide_secrets
+
+    _refuse_command_options(given)
+    options = with_broker(options_from(given), session.settings)
+    loaded = _load(given)
+    options = hide_secrets(loaded, options)
+    warnings = _warn(session, loaded, options, quiet=given["quiet"])
+    again = _again(session, given, loaded, options)
+    request = RunRequest(loaded=loaded, options=options, again=again, detach=given["detach"])
+    if given["dry_run"]:
+        show_dry_run(session, request, _known(session, given, loaded), warnings)
+        return
+    run = start(session, request, os.path.abspath(loaded.path))
+    if given.get("wait"):
+        _detach_and_wait(session, run, given, warnings)
+        return
+    if given["detach"]:
+        detach(session, run, given["notify"], warnings)
+        return
+    drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=given["notify"], warnings=warnings)
+
+
+def submit_spec(session: Session, given: dict[str, Any]) -> None:
+    """`submit FILE` is `run FILE --detach`, and waits for its end where that was asked for."""
+    if given["engine"] is None and (session.settings.queue.broker or given["queue"]):
+        given = {**given, "engine": "celery"}
+    run_spec(session, {**given, **_no_run_options(), "detach": True})
+
+
+def _no_run_options() -> dict[str, Any]:
+    """As if none were given, of those that `submit` does not have."""
+    rows = [row for row in RUN_OPTIONS if row.name not in ("queue", "broker", "retry_lost")]
+    return {row.name: False if row.kind == "flag" else row.default for row in rows}
+
+
+def _refuse_command_options(given: dict[str, Any]) -> None:
+    for row in (*JOB_OPTIONS, *RUN_OPTIONS):
+        if row.name not in _SHARED and row.name in given and _is_given(given[row.name], row):
+            raise InputError(
+                f"{row.flags[-1]} is for a single command, not for a workflow file",
+                hint=f"say it in {given['spec']}; a command goes behind --: joblens run -- COMMAND",
+            )
+
+
+def is_for_files(name: str) -> bool:
+    """Whether that option of `run` or `submit` may stand with a workflow file."""
+    return name in _SHARED or any(row.name == name for row in (*SPEC_OPTIONS, *QUEUE_OPTIONS))
+
+
+def _is_given(value: Any, row: OptionRow) -> bool:
+    return value not in (None, (), False, "", row.default)
+
+
+def options_from(given: dict[str, Any]) -> "RunOptions":
+    from joblens.app.jobs.preparation import parse_params
+    from joblens.app.jobs.requests import memory_of, seconds_of
+    from joblens.app.wiring.machine_capacity import parse_gpus
+    from joblens.cli.options.cluster import engine_options
+    from joblens.cli.options.run import check_offer, checked_labels, checked_probes, recorded_notify
+    from joblens.model.runs.run import RunOptions
+
+    check_offer(given)
+    return RunOptions(
+        output_dir=given["output_dir"] or "output",
+        cwd=os.getcwd(),
+        most_jobs=given["jobs"],
+        cpus=given["cpus"],
+        memory_bytes=memory_of("--memory", given["memory"]),
+        gpus=parse_gpus(given["gpus"]) if given["gpus"] is not None else None,
+        time_s=seconds_of("--time", given["time"]),
+        only=given["only"],
+        skip=given["skip"],
+        until=given["until"],
+        parameters=parse_params(given["params"]),
+        enforce=not given["no_enforce"],
+        monitor=not (given["no_resource_monitoring"] or given["no_monitor"]),
+        probes=checked_probes(given["probes"]),
+        interrupt=given["on_interrupt"],
+        labels=checked_labels(given["label"]),
+        notify=recorded_notify(given["notify"]),
+        **engine_options(given),
+    )
+
+
+def _load(given: dict[str, Any]) -> "LoadedSpec":
+    from joblens.app.jobs.preparation import parse_params
+    from joblens.app.workflows.loading import load_spec
+
+    return load_spec(given["spec"], parse_params(given["params"]))
+
+
+def _warn(session: Session, loaded: "LoadedSpec", options: "RunOptions", *, quiet: bool) -> tuple[str, ...]:
+    """Prints the warnings and returns them, for the document of --json."""
+    from joblens.app.workflows.script_places import misplaced_scripts
+
+    warnings = (
+        *loaded.warnings_for(options.engine),
+        *misplaced_scripts(loaded.plan, loaded.path, options.cwd),
+    )
+    if not quiet:
+        for warning in warnings:
+            session.warn(warning)
+    return warnings
+
+
+def _again(
+    session: Session, given: dict[str, Any], loaded: "LoadedSpec", options: "RunOptions"
+) -> "Again | None":
+    """With --rerun-changed: the run before, which jobs run again and why. None: everything runs."""
+    if not given["rerun_changed"] or session.store_if_exists is None:
+        return None
+    from joblens.app.runs.reruns import carry_raised_requests, changed_since_last
+
+    workflow = _known(session, given, loaded)
+    again = changed_since_last(session.store_if_exists, workflow, loaded, options.cwd)
+    if again is not None:
+        carry_raised_requests(again.base, loaded)
+    return again
+
+
+def _known(session: Session, given: dict[str, Any], loaded: "LoadedSpec") -> "Workflow | None":
+    from joblens.app.runs.records import known_workflow
+
+    store = session.store_if_exists
+    return None if store is None else known_workflow(store, loaded, os.path.abspath(given["spec"]))
+
+
+def start(session: Session, request: "RunRequest", workflow: "Workflow | str") -> "Run":
+    """Creates the run after all its checks. `workflow`: or the file that it is created from."""
+    from joblens.app.driving.checks import start_request
+
+    store = session.store_if_exists if request.again or request.base or request.resumed else None
+    return start_request(request, workflow, session.settings, session.options.config, store, session.warn)
+
+
+def _detach_and_wait(session: Session, run: "Run", given: dict[str, Any], warnings: tuple[str, ...]) -> None:
+    """Prints its results at its end; ends with the exit code of `run FILE`."""
+    from joblens.app.driving.detaching import detach_run
+    from joblens.cli.commands.submitted import await_run
+
+    detach_run(run, session.settings, session.options.config, given["notify"], session.warn)
+    if not session.json:
+        _say_detached(session, run, warnings, {})
+        session.flush()  # who waits may be killed, and still wants to know the run
+    await_run(session, run, given["wait_timeout"])
+
+
+def detach(
+    session: Session,
+    run: "Run",
+    notify: str | None = None,
+    warnings: tuple[str, ...] = (),
+    also: dict[str, Any] | None = None,
+) -> None:
+    from joblens.app.driving.detaching import detach_run
+    from joblens.cli.commands.submitted import collecting
+
+    found, warn = collecting(session)
+    detach_run(run, session.settings, session.options.config, notify, warn)
+    _say_detached(session, run, (*warnings, *found), also or {})
+
+
+def _say_detached(session: Session, run: "Run", warnings: tuple[str, ...], also: dict[str, Any]) -> None:
+    from joblens.analysis.runs.workflow_rows import run_label
+
+    if session.json:
+        ids = {"workflow_id": run.workflow_number, "run_id": run.number, "run_uuid": run.uuid}
+        session.write_json(
+            {**ids, "run": run_label(run), "warnings": list(warnings), **also},
+        )
+    elif session.is_terminal:
+        label = run_label(run)
+        session.write(f"Run {label} runs in the background: joblens watch {label}, joblens wait {label}\n")
+    else:
+        session.write(f"{run_label(run)}\n")
+
+
+def drive_in_front(
+    session: Session,
+    run: "Run",
+    plan: "Plan",
+    *,
+    quiet: bool,
+    notify: str | None = None,
+    warnings: tuple[str, ...] = (),
+) -> None:
+    """To its end, with a view on a terminal and lines anywhere else; ends with the exit code."""
+    driven = drive_to_end(session, run, plan, quiet=quiet, notify=notify, warnings=warnings)
+    sys.exit(exit_code_of(driven))
+
+
+def drive_to_end(
+    session: Session,
+    run: "Run",
+    plan: "Plan",
+    *,
+    quiet: bool,
+    notify: str | None = None,
+    warnings: tuple[str, ...] = (),
+    lock: "RunLock | None" = None,
+    also: dict[str, Any] | None = None,
+) -> "Driven":
+    """The same, and returns how it ended. `lock`: of this run, taken already. `also`: more for the document
+    of --json."""
+    from joblens.app.driving.driving import drive
+    from joblens.app.wiring.owning import OwnLog
+
+    session.own_jobs()
+    driven = drive(
+        run,
+        plan,
+        session.settings,
+        make_view=None if quiet else _view_maker(session),
+        log=OwnLog(session.settings.logs),
+        lock=lock,
+        config=session.options.config,
+    )
+    try:
+        show_end(session, driven, quiet=quiet, warnings=warnings, also=also)
+        if notify:
+            from joblens.app.driving.notice import notify_run
+
+            notify_run(session.store, driven, notify, session.warn)
+    except JoblensError as error:  # the store is gone; how the run ended stands
+        session.warn(str(error))
+    return driven
+
+
+def _view_maker(session: Session) -> "Callable[[Run, Plan, Offer], RunView]":
+    def make(run: "Run", plan: "Plan", offer: "Offer") -> "RunView":
+        from joblens.app.driving.views import view_for
+
+        descriptor = 2 if session.json else 1  # the document alone goes to standard output
+        return view_for(run, plan, session.store, offer, descriptor=descriptor, color=session.color)
+
+    return make
+
+
+def exit_code_of(driven: "Driven") -> int:
+    from joblens.model.runs.run import RunStatus
+
+    if driven.status is RunStatus.COMPLETED:
+        return 0
+    return 130 if driven.was_interrupted else 1
+
+
+def show_end(
+    session: Session,
+    driven: "Driven",
+    *,
+    quiet: bool = False,
+    warnings: tuple[str, ...] = (),
+    also: dict[str, Any] | None = None,
+) -> None:
+    from joblens.app.driving.endings import ending_document, ending_of
+
+    if session.json:
+        document = ending_document(session.store, driven)
+        session.write_json({**document, "warnings": list(warnings), **(also or {})})
+    elif not quiet:
+        from joblens.views.runs.ending import render_ending
+
+        ending = ending_of(session.store, driven)
+        session.write_lines(render_ending(ending, width=session.width, paint=session.palette))
+
+
+def show_dry_run(
+    session: Session,
+    request: "RunRequest",
+    workflow: "Workflow | None",
+    warnings: tuple[str, ...] = (),
+) -> None:
+    """The checks of the run, and its plan. `workflow`: where the store has it already."""
+    from joblens.app.driving.checks import checked_run
+    from joblens.app.driving.dry_runs import dry_run, dry_run_document
+
+    messages = list(warnings)
+
+    def warn(text: str) -> None:
+        messages.append(text)
+        session.warn(text)
+
+    settings, config, store = session.settings, session.options.config, session.store_if_exists
+    reasons = request.again.reasons if request.again is not None else {}
+    with checked_run(request, settings, config, store, warn) as checked:
+        planned = dry_run(checked, store, workflow, reasons)
+    if session.json:
+        session.write_json({**dry_run_document(planned), "warnings": messages})
+        return
+    from joblens.views.runs.dry_run import render_dry_run
+
+    width = session.width if session.is_terminal else 1 << 20
+    session.write_lines(render_dry_run(planned, width=width, paint=session.palette))

@@ -1,0 +1,34 @@
+"""`joblens schema`: the JSON Schema of workflow files, for editors."""
+
+import click
+from msgspec import json
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.model.errors import InputError
+
+
+@click.command("schema")
+@click.option("-o", "--output", metavar="FILE", help="Write it to this file.")
+@shared_options
+def command(session: Session, output: str | None) -> None:
+    """Print the JSON Schema of workflow files.
+
+    Editors that know it complete keys, show what they mean and mark mistakes while you type.
+    """
+    from joblens.spec.workflows.schema import workflow_schema
+
+    text = json.format(json.encode(workflow_schema()), indent=2).decode() + "\n"
+    if output in (None, "-"):
+        session.write(text)
+        return
+    assert output is not None
+    try:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror or error}") from error
+    if session.json:
+        session.write_json({"file": output})
+    else:
+        session.note(f"schema written to {output}")

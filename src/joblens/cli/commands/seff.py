@@ -1,0 +1,35 @@
+"""`joblens seff`: how well a job of Slurm used what it had."""
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+
+
+@click.command("seff")
+@click.argument("idents", metavar="JOBID...", nargs=-1, required=True)
+@shared_options
+def command(session: Session, idents: tuple[str, ...]) -> None:
+    """How well jobs used what Slurm gave them, and what to ask for next time.
+
+    JOBID is Slurm's: 123, or 123_4 of an array; 123 of an array is all its tasks. An id of joblens will do
+    too. Numbers are ours where joblens measured the job, with Slurm's beside; else Slurm's alone."""
+    from joblens.analysis.slurm.efficiency import efficiency_form
+    from joblens.app.reports.seff import Seff
+    from joblens.app.wiring.drivers import store_is_there
+
+    seff = Seff(session.store if store_is_there(session.settings) else None, session.note)
+    found = [seff.look(ident) for ident in idents]
+    if session.json:
+        session.write_json([efficiency_form(one) for jobs in found for one in jobs])
+        return
+    from joblens.views.jobs.seff import render_seff, render_seff_table
+
+    for place, jobs in enumerate(found):
+        width, paint = session.width, session.palette
+        if place:
+            session.write("\n")
+        if len(jobs) == 1:
+            session.write_lines(render_seff(jobs[0], width=width, paint=paint))
+        else:
+            session.write_lines(render_seff_table(jobs, width=session.table_width, paint=paint))

@@ -1,0 +1,124 @@
+"""`joblens snapshot`: where a recipe's job stands, from its folder."""
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.model.errors import InputError
+from joblens.model.values.units import parse_duration
+
+if TYPE_CHECKING:
+    from joblens.app.recipes.snapshots import LiveSnapshot
+    from joblens.model.recipes.snapshot import JobSnapshot
+
+_FASTEST_S = 0.1
+_INDENTED_OPERATIONS = 10_000  # a larger document is written in pieces, without being laid out
+
+
+@click.command("snapshot")
+@click.argument("job_dir", metavar="JOB_DIR", type=click.Path())
+@click.option("--human-readable", is_flag=True, help="For people, instead of JSON.")
+@click.option("--watch", is_flag=True, help="Again and again until the job ends; only what is new is read.")
+@click.option(
+    "--interval", metavar="TIME", default="1s", show_default=True, help="Time between two looks of --watch."
+)
+@click.option("--list", "list_jobs", is_flag=True, help="The jobs whose folders lie in JOB_DIR.")
+@shared_options
+def command(
+    session: Session, job_dir: str, human_readable: bool, watch: bool, interval: str, list_jobs: bool
+) -> None:
+    """Where the job of a recipe stands, from the event log in its folder: its own, or one that DataJuicer
+    wrote. Running, finished, failed, stopped and killed jobs are told apart.
+
+    With --watch on a terminal it is drawn in place (q quits); on a pipe, or with --json, each look is a
+    document on a line of its own."""
+    interval_s = parse_duration(interval)
+    if interval_s < _FASTEST_S:
+        raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
+    if list_jobs and watch:
+        raise InputError("--list and --watch do not go together", hint="watch one job: give its folder")
+    if list_jobs:
+        _list(session, job_dir)
+        return
+    from joblens.app.recipes.snapshots import LiveSnapshot
+
+    live = LiveSnapshot(job_dir)
+    is_for_people = (human_readable or (watch and session.is_terminal)) and not session.json
+    if not watch:
+        snapshot = live.refresh()
+        _print_text(session, snapshot) if is_for_people else _print_json(session, live, snapshot)
+    elif is_for_people and session.is_terminal:
+        _draw(session, live, interval_s)
+    else:
+        _stream(session, live, interval_s, is_for_people=is_for_people)
+
+
+def _list(session: Session, base_dir: str) -> None:
+    from joblens.app.recipes.job_tools import JobUtils
+
+    jobs = JobUtils(base_dir).list_jobs()
+    if session.json:
+        session.write_json(jobs)
+        return
+    from joblens.views.recipes.snapshot import render_job_list
+
+    session.write_lines(render_job_list(jobs, width=session.width, paint=session.palette))
+
+
+def _print_text(session: Session, snapshot: "JobSnapshot") -> None:
+    from joblens.views.recipes.snapshot import render_snapshot
+
+    session.write_lines(render_snapshot(snapshot, width=session.table_width, paint=session.palette))
+
+
+def _print_json(session: Session, live: "LiveSnapshot", snapshot: "JobSnapshot") -> None:
+    if session.is_terminal and snapshot.total_operations <= _INDENTED_OPERATIONS:
+        session.write_json(live.json_dict(snapshot))
+    else:
+        _write_pieces(live, snapshot)
+
+
+def _write_pieces(live: "LiveSnapshot", snapshot: "JobSnapshot") -> None:
+    sys.stdout.flush()
+    for piece in live.json_pieces(snapshot):
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _stream(session: Session, live: "LiveSnapshot", interval_s: float, *, is_for_people: bool) -> None:
+    from joblens.views.recipes.live import progress_line
+
+    before = ""
+    while True:
+        snapshot = live.refresh()
+        if not is_for_people:
+            _write_pieces(live, snapshot)
+        elif live.is_over(snapshot):
+            _print_text(session, snapshot)
+        elif (line := progress_line(snapshot, snapshot.total_duration or 0.0)) != before:
+            session.write_lines([line])
+            session.flush()
+            before = line
+        if live.is_over(snapshot):
+            return
+        time.sleep(interval_s)
+
+
+def _draw(session: Session, live: "LiveSnapshot", interval_s: float) -> None:
+    from joblens.cli.screen import Screen
+    from joblens.views.recipes.snapshot import render_snapshot
+
+    snapshot = live.refresh()
+    with Screen() as screen:
+        while not live.is_over(snapshot):
+            lines = render_snapshot(snapshot, width=session.width, paint=session.palette)
+            screen.draw([*lines, "", session.palette.paint("q quits", "dim")])
+            if screen.key(interval_s) in ("q", "Q", "\x1b"):
+                return
+            snapshot = live.refresh()
+    _print_text(session, snapshot)

@@ -1,0 +1,142 @@
+"""`joblens status`: how a job on a queue, or a workflow of such jobs, stands, and what came of it."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from joblens.cli.commands.submitted import clear_line, goes_on
+from joblens.cli.context import Session
+from joblens.cli.options.arguments import job_argument
+from joblens.cli.options.common import shared_options
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+@click.command("status")
+@job_argument
+@click.option("-m", "--monitor", is_flag=True, help="Follow it until it has ended.")
+@click.option(
+    "-i", "--interval", default="2", metavar="TIME", show_default=True, help="With -m: between looks."
+)
+@shared_options
+def command(session: Session, ident: str, monitor: bool, interval: str) -> None:
+    """How a job stands, in the words of task queues: PENDING, STARTED, SUCCESS, FAILURE, REVOKED (cancelled)
+    or RETRY (its worker was lost, and it waits for another); with its result once it has ended. Of a
+    workflow's id (wf-…): how its tasks stand, as workflow-status tells it."""
+    from joblens.app.jobs.queries import find
+    from joblens.app.jobs.requests import seconds_of
+    from joblens.app.queue.watching import WORKFLOW_PREFIX, find_group, task_status, unknown_workflow
+    from joblens.model.errors import InputError, UnknownJob
+    from joblens.views.runs.tasks import live_line, render_status
+
+    interval_s = seconds_of("--interval", interval)
+    if not interval_s:
+        raise InputError(f"--interval {interval}: must be more than 0")
+    if monitor:
+        session.wait_for_store()
+    store = session.current_store
+    group = find_group(store, ident)
+    if group is not None:
+        show_workflow(session, group.uuids, interval_s if monitor else None)
+        return
+    try:
+        record = find(store, ident, session.note)
+    except UnknownJob:
+        if ident.startswith(WORKFLOW_PREFIX):
+            raise unknown_workflow(ident) from None
+        raise
+    status = task_status(session.queue_store, record)
+    if monitor and not status["ready"]:
+        with goes_on(session, f"job {record.job.uuid}", record.job.uuid):
+            status = follow_status(session, record.job.uuid, interval_s, _teller(session, live_line))
+        clear_line()
+    if session.json:
+        write = session.write_json_line if monitor else session.write_json
+        write(status)
+        return
+    session.write_lines(render_status(status, paint=session.palette))
+
+
+def follow_status(
+    session: Session,
+    uuid: str,
+    interval_s: float,
+    tell: Tell,
+    timeout_s: float | None = None,
+) -> dict[str, Any]:
+    """-> the status at its end, or when the time is up."""
+    import time
+
+    from joblens.app.jobs.queries import records_until_final
+    from joblens.app.queue.watching import task_status
+
+    session.wait_for_store(timeout_s)
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    told_at = -interval_s
+    for record in records_until_final(session.store, uuid, session.care_for_queue):
+        is_late = deadline is not None and time.monotonic() >= deadline
+        if record.status.is_final or is_late:
+            break
+        if time.monotonic() - told_at >= interval_s:
+            tell(task_status(session.queue_store, record))
+            told_at = time.monotonic()
+    return task_status(session.queue_store, record)
+
+
+def show_workflow(session: Session, uuids: Sequence[str], every_s: float | None = None) -> None:
+    """How it stands; `every_s`: followed to its end first, told so often."""
+    from joblens.app.queue.watching import workflow_status
+    from joblens.views.runs.tasks import render_workflow, workflow_words
+
+    if every_s is not None:
+        session.wait_for_store()
+    status = workflow_status(session.queue_store, uuids)
+    if every_s is not None and not status["all_complete"]:
+        ident = status["workflow_id"]
+        with goes_on(session, ident, ident):
+            _follow_workflow(session, uuids, every_s, _teller(session, workflow_words))
+        clear_line()
+        status = workflow_status(session.queue_store, uuids)
+    if session.json:
+        write = session.write_json if every_s is None else session.write_json_line
+        write(status)
+        return
+    session.write_lines(render_workflow(status, width=session.table_width, paint=session.palette))
+
+
+def _follow_workflow(session: Session, uuids: Sequence[str], every_s: float, tell: Tell) -> None:
+    import time
+
+    from joblens.app.queue.watching import states_until_final, workflow_status
+
+    told_at = -every_s
+    for states in states_until_final(session.queue_store, uuids, session.care_for_queue):
+        if any(not status.is_final for status in states.values()) and time.monotonic() - told_at >= every_s:
+            tell(workflow_status(session.queue_store, uuids))
+            told_at = time.monotonic()
+
+
+def _teller(session: Session, words: Callable[[dict[str, Any]], str]) -> Tell:
+    if session.json:
+        return session.write_json_line
+    if sys.stdout.isatty():
+        return terminal_line(session, words)
+
+    def tell(status: dict[str, Any]) -> None:
+        session.write(f"{words(status)}\n")
+        session.flush()
+
+    return tell
+
+
+def terminal_line(session: Session, words: Callable[[dict[str, Any]], str]) -> Tell:
+    """One line on the terminal that is written over; gone when the next thing is written there."""
+    from joblens.views.text.style import fit
+
+    def tell(status: dict[str, Any]) -> None:
+        sys.stderr.write(f"\r\x1b[K{fit(words(status), session.width - 1)}\r")
+        sys.stderr.flush()
+
+    return tell

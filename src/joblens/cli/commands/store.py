@@ -1,0 +1,113 @@
+"""`joblens store`: looking after the store itself."""
+
+import click
+from msgspec import to_builtins
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.model.errors import StoreCorrupt
+from joblens.model.values.units import format_bytes
+from joblens.views.text.numbers import counted
+
+
+@click.group("store")
+def command() -> None:
+    """Check, back up, compact or copy the store, or say where it is."""
+
+
+@command.command("check")
+@shared_options
+def check(session: Session) -> None:
+    """Read everything and report damage."""
+    found = session.store.check()
+    if session.json:
+        session.write_json(to_builtins(found))
+    else:
+        session.write(
+            f"{session.store.url}: schema {found.schema_version}, {found.jobs:,} jobs, "
+            f"{found.workflows:,} workflows, {found.runs:,} runs, "
+            f"{found.sample_blocks:,} sample blocks, {format_bytes(found.bytes)}\n"
+        )
+        session.write("".join(f"  {problem}\n" for problem in found.problems) or "no damage found\n")
+    if not found.ok:
+        raise StoreCorrupt(
+            f"{session.store.url}: {len(found.problems)} problems found",
+            hint="go back to a backup, or export what can still be read: joblens export history -o FILE",
+        )
+
+
+@command.command("backup")
+@click.argument("file", type=click.Path(dir_okay=False))
+@shared_options
+def backup(session: Session, file: str) -> None:
+    """Copy the store to FILE, also while jobs run."""
+    session.store.backup(file)
+    if session.json:
+        session.write_json({"store": session.store.url, "backup": file})
+    else:
+        session.write(f"{session.store.url} copied to {file}\n")
+
+
+@command.command("vacuum")
+@shared_options
+def vacuum(session: Session) -> None:
+    """Give space that is no longer used back to the file system."""
+    before = session.store.check().bytes
+    session.store.vacuum()
+    after = session.store.check().bytes
+    if session.json:
+        session.write_json({"store": session.store.url, "bytes_before": before, "bytes_after": after})
+    elif after < before:
+        session.write(f"{session.store.url}: {format_bytes(before)} before, {format_bytes(after)} now\n")
+    else:
+        session.write(f"{session.store.url}: {format_bytes(after)}, nothing to give back\n")
+
+
+@command.command("path")
+@shared_options
+def path(session: Session) -> None:
+    """Where the store is."""
+    from joblens.app.wiring.drivers import store_name
+
+    place = store_name(session.settings)
+    if session.json:
+        session.write_json({"store": place})
+    else:
+        session.write(f"{place}\n")
+
+
+@command.command("copy")
+@click.argument("source")
+@click.argument("target")
+@shared_options
+def copy(session: Session, source: str, target: str) -> None:
+    """Bring all that SOURCE knows into TARGET: files and PostgreSQL URLs, either way.
+
+    What TARGET has already is passed over, so a copy that was interrupted is begun again. Jobs that have not
+    ended are left out."""
+    from joblens.app.reports.store_copy import copy_store
+    from joblens.cli.progress import ProgressBar
+
+    for name, url in (("SOURCE", source), ("TARGET", target)):
+        session.warn_of_password(name, url, "PGPASSWORD or ~/.pgpass")
+    with ProgressBar("jobs", look_every=1) as bar:
+        copied = copy_store(source, target, session.settings, session.warn, bar.expect)
+    if session.json:
+        session.write_json(to_builtins(copied))
+        return
+    session.write(f"{copied.source} copied to {copied.target}\n")
+    session.write(
+        f"{counted(copied.jobs, 'job')} with {counted(copied.samples, 'sample')}, "
+        f"{counted(copied.workflows, 'workflow')} with {counted(copied.runs, 'run')}, "
+        f"{counted(copied.task_workflows, 'workflow')} of tasks\n"
+    )
+    if copied.known_jobs:
+        session.write(f"{counted(copied.known_jobs, 'job')} had come before\n")
+    if copied.unfinished_jobs:
+        waiting, running = copied.waiting_jobs, copied.unfinished_jobs - copied.waiting_jobs
+        session.write(
+            f"{counted(copied.unfinished_jobs, 'job')} left out: {waiting} waiting and {running} running in"
+            " the source, where they go on; copy again when they have ended\n"
+        )
+    if not copied.kept_numbers:
+        session.write("the target had jobs of its own: copied ones have new numbers there\n")

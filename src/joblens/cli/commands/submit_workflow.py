@@ -1,0 +1,121 @@
+"""`joblens submit-workflow`: several tasks of tools, one after the other or side by side."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from joblens.cli.commands.submitted import TIMED_OUT, goes_on, with_unit
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.job import click_options
+from joblens.cli.options.run_arguments import complete_file
+from joblens.cli.options.table import QUEUE_OPTIONS
+from joblens.model.errors import InputError
+
+if TYPE_CHECKING:
+    from joblens.app.queue.watching import SubmittedTasks
+
+_OWN = ("--wait", "--wait-timeout")
+
+
+@click.command("submit-workflow")
+@click.argument("file", metavar="FILE", shell_complete=complete_file)
+@click.option(
+    "--sequential/--parallel",
+    default=None,
+    help="Each after the one before has succeeded, or all at once. Default: as FILE says, else --sequential.",
+)
+@click_options([row for row in QUEUE_OPTIONS if row.flags[-1] not in _OWN])
+@click.option("--wait", is_flag=True, help="Wait for all; exit code 1 when one did not succeed.")
+@click.option(
+    "-t",
+    "--wait-timeout",
+    metavar="TIME",
+    help="With --wait: give up after this long (exit code 124); the tasks keep running.",
+)
+@shared_options
+def command(session: Session, /, **given: Any) -> None:
+    """Give the tasks of FILE to workers of a queue, all or none. FILE is a list, in JSON or YAML, of {tool,
+    script, params}, or has one under 'tasks'.
+
+    Prints the id of the workflow, for workflow-status, wait and cancel. After a task that fails, a sequence
+    stops: what comes behind it is cancelled."""
+    from joblens.app.jobs.requests import seconds_of
+    from joblens.app.queue.tool_tasks import load_tasks
+    from joblens.app.queue.watching import submit_together
+
+    if given["wait_timeout"] is not None and not given["wait"]:
+        raise InputError("-t says how long to wait: it goes with --wait")
+    timeout_s = seconds_of("-t", given["wait_timeout"])
+    for setting in ("broker", "retry_lost"):
+        session.override(f"queue.{setting}", given[setting])
+    session.override("queue.name", given["queue"])
+    session.warn_of_broker(given["broker"])
+    loaded = load_tasks(given["file"], session.settings, sequential=given["sequential"])
+    submitted = submit_together(
+        loaded.requests,
+        session.settings,
+        session.options.config,
+        session.warn,
+        sequential=loaded.sequential,
+        name=loaded.name,
+    )
+    if given["wait"]:
+        _wait(session, submitted, timeout_s, given["wait_timeout"])
+        return
+    _say(session, submitted)
+
+
+def _say(session: Session, submitted: "SubmittedTasks") -> None:
+    from joblens.views.text.numbers import counted
+
+    if session.json:
+        session.write_json({"workflow_id": submitted.workflow_id, "task_ids": list(submitted.uuids)})
+    elif session.is_terminal:
+        session.write(f"Submitted {submitted.workflow_id}: {counted(len(submitted.uuids), 'task')}\n")
+        session.write(f"See it with: joblens workflow-status {submitted.workflow_id}\n")
+    else:
+        session.write(f"{submitted.workflow_id}\n")
+
+
+def _wait(
+    session: Session, submitted: "SubmittedTasks", timeout_s: float | None, timeout: str | None
+) -> None:
+    from joblens.app.queue.watching import workflow_status
+    from joblens.views.runs.tasks import render_workflow
+
+    if not session.json:
+        _say(session, submitted)
+        session.flush()  # whoever waits may be killed, and still wants to know the id
+    with goes_on(session, submitted.workflow_id, submitted.workflow_id):
+        is_over = _followed(session, submitted.uuids, timeout_s)
+    status = workflow_status(session.queue_store, submitted.uuids)
+    if session.json:
+        session.write_json(status)
+    else:
+        session.write_lines(render_workflow(status, width=session.table_width, paint=session.palette))
+    if not is_over:
+        session.note(f"joblens: {submitted.workflow_id} has not ended after {with_unit(timeout)}")
+        sys.exit(TIMED_OUT)
+    sys.exit(0 if status["all_successful"] else 1)
+
+
+def _followed(session: Session, uuids: tuple[str, ...], timeout_s: float | None) -> bool:
+    """With a bar on a terminal. -> whether all have ended."""
+    import time
+
+    from joblens.app.queue.watching import states_until_final
+    from joblens.cli.progress import ProgressBar
+
+    session.wait_for_store(timeout_s)
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    ended = 0
+    with ProgressBar("tasks", len(uuids), look_every=0) as bar:
+        for states in states_until_final(session.queue_store, uuids, session.care_for_queue, None, deadline):
+            now = sum(status.is_final for status in states.values())
+            bar.advance(now - ended)
+            ended = now
+            if ended < len(uuids) and deadline is not None and time.monotonic() >= deadline:
+                return False
+    return True

@@ -1,0 +1,151 @@
+"""What is said of a job that was submitted, and waiting for it where that was asked for."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from joblens.cli.context import Session
+from joblens.model.values.ids import short
+
+if TYPE_CHECKING:
+    from joblens.app.jobs.queries import Care
+    from joblens.model.jobs.job import Record
+    from joblens.model.runs.run import Run
+
+TIMED_OUT = 124
+
+
+def with_unit(timeout: str | None) -> str:
+    """As it was typed; a bare number is seconds."""
+    return f"{timeout} s" if timeout and timeout[-1].isdigit() else f"{timeout}"
+
+
+def told(
+    session: Session,
+    record: "Record",
+    given: dict[str, Any],
+    care: "Care",
+    warnings: Sequence[str] = (),
+) -> None:
+    """With --wait: its end, and the exit code is the job's."""
+    if not given["wait"]:
+        say(session, record, warnings)
+        return
+    session.own_jobs()
+    if not session.json:
+        say(session, record)
+        session.flush()  # whoever waits may be killed, and still wants to know the id
+    with goes_on(session, f"job {record.job.uuid}", record.job.uuid):
+        record = awaited(session, record, given["wait_timeout"], care)
+    if session.json:
+        write_form(session, record)
+    elif record.status.is_final:
+        write_result(session, record)
+    finish(session, record, given["wait_timeout"])
+
+
+def collecting(session: Session) -> tuple[list[str], "Callable[[str], None]"]:
+    """A list that fills with the warnings that the function beside it shows."""
+    found: list[str] = []
+
+    def warn(text: str) -> None:
+        session.warn(text)
+        found.append(text)
+
+    return found, warn
+
+
+def write_result(session: Session, record: "Record") -> None:
+    """Status, exit code, numbers, artifacts and the end of what it printed."""
+    from joblens.app.jobs.logs import printed_last
+    from joblens.app.queue.watching import task_status
+    from joblens.views.runs.tasks import render_status
+
+    status = task_status(session.queue_store, record)
+    result = status["result"]
+    if result is not None and not result["stdout"]:  # only workers keep the end of it in the record
+        status = {**status, "result": {**result, "stdout": printed_last(record, "stdout")}}
+    session.write_lines(render_status(status, paint=session.palette))
+
+
+def await_run(session: Session, run: "Run", timeout: str | None) -> None:
+    """Waits for a run in the background, prints its results and ends with its exit code."""
+    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.app.jobs.requests import seconds_of
+    from joblens.app.runs.control import wait_for_run
+    from joblens.cli.commands.results import write_results
+    from joblens.model.runs.run import RunStatus
+
+    label, timeout_s = run_label(run), seconds_of("-t", timeout)
+    session.own_jobs()
+    session.wait_for_store(timeout_s)
+    with goes_on(session, f"run {label}", label):
+        run = wait_for_run(session.store, run.uuid, session.settings, timeout_s, session.care)
+    if run.status in (RunStatus.CREATED, RunStatus.RUNNING):
+        session.note(f"joblens: run {label} is still {run.status.value} after {with_unit(timeout)}")
+        sys.exit(TIMED_OUT)
+    write_results(session, run)
+    sys.exit(0 if run.status is RunStatus.COMPLETED else 1)
+
+
+@contextmanager
+def goes_on(session: Session, what: str, ident: str) -> Iterator[None]:
+    """Ctrl-C ends the waiting, not what is waited for: that is said."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        clear_line()
+        session.note(f"joblens: {what} keeps running; to end it: joblens cancel {ident}")
+        raise
+
+
+def clear_line() -> None:
+    """Of a line that was to be written over."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def say(session: Session, record: "Record", warnings: Sequence[str] = ()) -> None:
+    uuid = record.job.uuid
+    if session.json:
+        write_form(session, record, {"warnings": list(warnings)})
+    elif session.is_terminal:
+        session.write(f"Submitted {short(uuid)} (job {record.number}): {record.job.name}\n")
+    else:
+        session.write(f"{uuid}\n")
+
+
+def write_form(session: Session, record: "Record", also: dict[str, Any] | None = None) -> None:
+    """Of a job on a queue also what `status` tells."""
+    from joblens.analysis.formats.history import to_history_record
+
+    form = to_history_record(record)
+    if record.job.queue:
+        from joblens.app.queue.watching import task_status
+
+        form = {**task_status(session.queue_store, record), **form}
+    session.write_json({**form, **(also or {})})
+
+
+def awaited(session: Session, record: "Record", timeout: str | None, care: "Care") -> "Record":
+    """As it stands at its end, or when the time is up."""
+    from joblens.app.jobs.queries import wait_for_end
+    from joblens.app.jobs.requests import seconds_of
+
+    timeout_s = seconds_of("-t", timeout)
+    session.wait_for_store(timeout_s)
+    return wait_for_end(session.store, record.job.uuid, timeout_s, care)
+
+
+def finish(session: Session, record: "Record", timeout: str | None) -> None:
+    """Ends the command with the job's exit code."""
+    from joblens.app.jobs.queries import exit_code_of
+
+    if not record.status.is_final:
+        session.note(
+            f"joblens: job {record.job.uuid} is still {record.status.value} after {with_unit(timeout)}"
+        )
+        sys.exit(TIMED_OUT)
+    sys.exit(exit_code_of(record))

@@ -1,0 +1,99 @@
+"""`joblens top`: running jobs, drawn in place."""
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.model.errors import InputError
+from joblens.model.jobs.job import Record
+from joblens.model.values.units import parse_duration
+
+if TYPE_CHECKING:
+    from joblens.views.text.curves import Point
+
+_SAMPLES_KEPT = 30
+_FASTEST_S = 0.2
+_CARE_EVERY_S = 5.0
+
+
+@click.command("top")
+@click.option(
+    "--interval", metavar="TIME", default="1s", show_default=True, help="Time between two pictures."
+)
+@click.option("--once", is_flag=True, help="One picture, then end.")
+@shared_options
+def command(session: Session, interval: str, once: bool) -> None:
+    """Live table of the running jobs: CPU, memory, I/O, processes. q quits.
+
+    Without a terminal, or with --once or --json, it is printed once."""
+    interval_s = parse_duration(interval)
+    if interval_s < _FASTEST_S:
+        raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
+    looks = _Looks(session)
+    if session.json:
+        _print_json(session, looks)
+    elif once or not session.is_terminal:
+        session.write_lines(_picture(session, looks))
+    else:
+        _loop(session, looks, interval_s)
+
+
+class _Looks:
+    """One after the other, each going on from what the last one has read."""
+
+    def __init__(self, session: Session) -> None:
+        from joblens.app.jobs.live_tails import LiveTails
+        from joblens.app.jobs.queries import RunningJobs
+        from joblens.views.text.curves import KnownCurves
+
+        self._running = RunningJobs(session.current_store)
+        self._tails = LiveTails(session.current_store, _SAMPLES_KEPT)
+        self._curves = KnownCurves()
+
+    def take_once(self) -> "tuple[list[Record], dict[str, list[Point]], int]":
+        """With rates, which take two looks where a job has just begun."""
+        from joblens.app.jobs.live_tails import FIRST_RATE_S, has_rates
+
+        records = self._running.look()
+        if not has_rates(self._tails.look_at(records), records):
+            time.sleep(FIRST_RATE_S)
+        return self.take()
+
+    def take(self) -> "tuple[list[Record], dict[str, list[Point]], int]":
+        from joblens.app.wiring.drivers import SystemClock
+
+        records = self._running.look()
+        samples = self._tails.look_at(records)
+        return records, self._curves.of(samples), SystemClock().now_us()
+
+
+def _picture(session: Session, looks: _Looks, most: int | None = None) -> list[str]:
+    """`most`: rows there is room for; None: it is the only picture."""
+    from joblens.views.jobs.running import render_top
+
+    records, curves, now_us = looks.take_once() if most is None else looks.take()
+    return render_top(records, curves, now_us=now_us, width=session.width, paint=session.palette, most=most)
+
+
+def _print_json(session: Session, looks: _Looks) -> None:
+    from joblens.views.jobs.running import top_form
+
+    session.write_json(top_form(*looks.take_once()))
+
+
+def _loop(session: Session, looks: _Looks, interval_s: float) -> None:
+    from joblens.cli.screen import Screen
+
+    cared_at = time.monotonic()
+    with Screen() as screen:
+        while True:
+            lines = _picture(session, looks, screen.height)
+            screen.draw([*lines, "", session.palette.paint("q quits", "dim")])
+            if screen.wants_to_quit(interval_s):
+                return
+            if time.monotonic() - cared_at > _CARE_EVERY_S:
+                session.care()
+                cared_at = time.monotonic()

@@ -1,0 +1,78 @@
+"""`joblens validate`: is a workflow file right, and what will it need?"""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.run_arguments import complete_file
+from joblens.cli.options.spec import param_option, params_of
+from joblens.model.errors import SpecError
+
+if TYPE_CHECKING:
+    from joblens.app.workflows.spec_check import SpecCheck
+
+
+@click.command("validate")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, shell_complete=complete_file)
+@param_option
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "celery", "ray", "slurm"]),
+    default="local",
+    help="Warn of keys that have no effect with this engine. Default: local.",
+)
+@shared_options
+def command(session: Session, files: tuple[str, ...], params: tuple[str, ...], engine: str) -> None:
+    """Check workflow files without running anything.
+
+    Exit code 0: all can be run; 2: some cannot, and every problem of each was told with its place.
+    """
+    from joblens.app.workflows.loading import load_spec
+    from joblens.app.workflows.spec_check import check_spec
+    from joblens.views.runs.spec_check import render_check
+
+    values = params_of(params)
+    answers: list[dict[str, Any]] = []
+    bad: list[SpecError] = []
+    for file in files:
+        try:
+            check = check_spec(load_spec(file, values, keeps_spec=True), engine=engine)
+        except SpecError as error:
+            bad.append(error)
+            answers.append({"file": file, "valid": False, "problems": list(error.problems)})
+            continue
+        answers.append(_answer(file, check))
+        if not session.json:
+            lines = render_check(
+                file, check.jobs, check.stages, check.largest, check.warnings, paint=session.palette
+            )
+            session.write_lines(lines)
+    if session.json:
+        session.write_json(answers)
+    if not bad:
+        return
+    if session.json:
+        raise SystemExit(SpecError.exit_code)
+    if len(bad) == 1:
+        raise bad[0]
+    problems = [problem for error in bad for problem in error.problems]
+    raise SpecError("\n".join([f"{len(bad)} files are not valid:", *(f"  {one}" for one in problems)]))
+
+
+def _answer(file: str, check: "SpecCheck") -> dict[str, Any]:
+    largest = check.largest
+    return {
+        "file": file,
+        "valid": True,
+        "jobs": check.jobs,
+        "stages": check.stages,
+        "largest": {
+            "num_cpus": largest.cpus,
+            "memory_bytes": largest.memory_bytes,
+            "num_gpus": largest.gpus,
+            "runtime_seconds": largest.timeout_s,
+        },
+        "warnings": list(check.warnings),
+    }

@@ -1,0 +1,264 @@
+"""`joblens watch`: a run that another process drives, live; with --recover, until it succeeds."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from joblens.cli.commands.recover import RecoveryRequest, recovery_options, request_from
+from joblens.cli.context import Session
+from joblens.cli.options.arguments import count_from
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.run_arguments import run_argument
+from joblens.cli.screen import Keys
+from joblens.model.errors import InputError
+from joblens.model.runs.run import RunStatus
+
+if TYPE_CHECKING:
+    from joblens.app.driving.driving import Driven
+    from joblens.app.driving.watching import View
+    from joblens.model.runs.run import Run
+
+_LET_GO_S = 120.0  # a driver ends what it had on a cluster after the run has ended
+_LONGEST_PAUSE_POWER = 6  # 64 s before jobs run again as they were: some fail at once, every time
+_STILL_GOING = (RunStatus.RUNNING, RunStatus.CREATED)
+
+
+@click.command("watch")
+@run_argument
+@click.option("--once", is_flag=True, help="Print once and exit.")
+@click.option(
+    "-p",
+    "--poll-interval",
+    metavar="TIME",
+    default="1s",
+    show_default=True,
+    help="Time between two polls of the store.",
+)
+@click.option("-s", "--show-job-counts", is_flag=True, help="Print how many jobs are in each state.")
+@click.option("-r", "--recover", is_flag=True, help="Recover the run when it fails, as joblens recover does.")
+@click.option(
+    "-m", "--max-retries", type=count_from(1), metavar="N", help="Recover at most N times. Default: no limit."
+)
+@recovery_options
+@shared_options
+def command(session: Session, /, ident: str, once: bool, **given: Any) -> int:
+    """Show the progress of a run: a bar for each stage, running jobs, failures and the time that is left.
+
+    Exits when the run ends: with 0 when every job succeeded, else with 1. q or Ctrl-C quits; the run keeps
+    running. On a pipe it prints lines; with --json one object per poll.
+
+    With --recover a run that fails is recovered and driven from here, until it succeeds, nothing can be
+    recovered, or --max-retries is reached. A run whose driver was killed is resumed."""
+    from joblens.app.jobs.requests import seconds_of
+
+    every_s = seconds_of("--poll-interval", given["poll_interval"]) or 0.0
+    if not every_s > 0:
+        raise InputError(f"--poll-interval {given['poll_interval']}: must be more than 0")
+    request = request_from(given)
+    if not given["recover"]:
+        _refuse_recovery_options()
+    elif once:
+        raise InputError("--once goes without --recover")
+    watch = _Watch(session, every_s=every_s, once=once, shows_counts=given["show_job_counts"])
+    run = session.current_store.find_run(ident)
+    if given["recover"]:
+        from joblens.app.runs.refusals import refuse_command
+
+        refuse_command(run, session.current_store)
+        return _watch_and_recover(session, watch, run, request, given["max_retries"])
+    status = watch.until_end(run)
+    return 0 if status in (RunStatus.COMPLETED, *_STILL_GOING) else 1
+
+
+def _refuse_recovery_options() -> None:
+    source = click.get_current_context().get_parameter_source
+    for name in ("max_retries", "memory_multiplier", "runtime_multiplier", "retry_unknown", "recovery_hook"):
+        if source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise InputError(f"--{name.replace('_', '-')} goes with --recover")
+
+
+class _Watch:
+    def __init__(self, session: Session, *, every_s: float, once: bool, shows_counts: bool) -> None:
+        self._session = session
+        self._every_s = every_s
+        self._once = once
+        self._shows_counts = shows_counts
+        self.was_left = False  # someone pressed q
+
+    def until_end(self, run: "Run") -> RunStatus:
+        from joblens.app.driving.views import view_for
+        from joblens.app.driving.watching import RunWatcher, offer_of
+        from joblens.app.workflows.loading import plan_of_run
+        from joblens.model.runs.plan import growing
+
+        session, once, store = self._session, self._once, self._session.store
+        plan = growing(plan_of_run(run))
+        view = view_for(
+            run,
+            plan,
+            store,
+            offer_of(store, run),
+            descriptor=sys.stdout.fileno(),
+            color=session.color,
+            is_silent=session.json,
+        )
+        after_look = self._after_look(view)
+        watcher = RunWatcher(store, run, plan, view)
+        try:
+            if once or not session.is_interactive:
+                status = watcher.watch(after_look, wait_s=0.0 if once else None, every_s=self._every_s)
+            else:
+                with Keys() as keys:
+                    status = watcher.watch(after_look, is_enough=keys.wants_to_quit, every_s=self._every_s)
+                if status is RunStatus.RUNNING:
+                    self.was_left = True
+                    self._say_that_it_goes_on(run)
+        except KeyboardInterrupt:
+            view.leave()
+            self._say_that_it_goes_on(run)
+            raise
+        return status
+
+    def _after_look(self, view: "View") -> Callable[[], None]:
+        session, once = self._session, self._once
+        printed: list[str] = [""]
+
+        def after_look() -> None:
+            if session.json or (once and session.is_terminal):
+                view.read_usage(with_rates=once)
+            if session.json:
+                from joblens.views.runs.live import progress_form
+
+                session.write_json_line(progress_form(view.progress()))
+            elif self._shows_counts:
+                line = _counts(view)
+                if line != printed[0]:
+                    printed[0] = line
+                    view.note(line)
+
+        return after_look
+
+    def _say_that_it_goes_on(self, run: "Run") -> None:
+        from joblens.analysis.runs.workflow_rows import run_label
+
+        if not self._session.json:
+            self._session.note(
+                f"joblens: the run keeps running; joblens watch {run_label(run)} shows it again"
+            )
+
+
+def _counts(view: "View") -> str:
+    progress = view.progress()
+    running = progress.count("running")
+    waiting = progress.total - progress.settled - running
+    counts = {
+        "completed": progress.count("done"),
+        "running": running,
+        "waiting": waiting,
+        "failed": progress.count("failed"),
+        "canceled": progress.count("cancelled"),
+    }
+    return ", ".join(f"{name}={count}" for name, count in counts.items())
+
+
+# ---- recovering -----------------------------------------------------------------------------------------
+
+
+def _watch_and_recover(
+    session: Session, watch: _Watch, run: "Run", request: RecoveryRequest, most: int | None
+) -> int:
+    """Returns the exit code: that of the run."""
+    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.app.runs.control import wait_until_let_go
+    from joblens.cli.commands.run_spec import exit_code_of
+    from joblens.model.errors import RunIsDriven
+    from joblens.views.text.numbers import counted
+
+    recoveries, was_raised = 0, False
+    driven: Driven | None = None  # by this process: its end was shown already
+    while True:
+        status = driven.status if driven is not None else watch.until_end(session.store.find_run(run.uuid))
+        if status is RunStatus.COMPLETED or watch.was_left:
+            return 0
+        wait_until_let_go(run, session.settings, _LET_GO_S)
+        session.care()
+        now = session.store.find_run(run.uuid)
+        if now.status is RunStatus.STOPPED and _was_stopped_by_someone(session, now):
+            label = run_label(now)
+            session.note(f"joblens: the run was asked to end; joblens resume {label} continues it")
+            return 1
+        is_deserted = now.status is not RunStatus.FAILED
+        if not is_deserted and most is not None and recoveries >= most:
+            times = counted(recoveries, "time")
+            session.note(f"joblens: recovered {times}, the limit of --max-retries; the run failed")
+            return 1
+        if recoveries and not was_raised:
+            time.sleep(2.0 ** min(recoveries, _LONGEST_PAUSE_POWER))
+        try:
+            if is_deserted:
+                driven = _resume(session, now)
+            else:
+                driven, was_raised = _recover(session, now, request, recoveries + 1)
+        except RunIsDriven as error:
+            session.note(f"joblens: {error}; watching it")
+            driven = None
+            continue
+        if driven is None:
+            return 1
+        recoveries += not is_deserted
+        if driven.status is not RunStatus.FAILED:
+            return exit_code_of(driven)
+
+
+def _was_stopped_by_someone(session: Session, run: "Run") -> bool:
+    from joblens.engine.progress.standing import last_stop
+
+    return last_stop(event for _, event in session.store.run_events(run.uuid)) is not None
+
+
+def _resume(session: Session, run: "Run") -> "Driven":
+    """Drives a run whose driver is gone, or that was reset, after the checks that `resume` makes."""
+    from joblens.app.driving.checks import RunRequest, check_request
+    from joblens.cli.commands.recover import resumable
+    from joblens.cli.commands.resume import unfinished_jobs
+    from joblens.cli.commands.run_spec import drive_to_end
+
+    session.note("joblens: the driver of this run is gone; resuming it")
+    whole, loaded = resumable(session, run)
+    left, _ = unfinished_jobs(session, whole)
+    request = RunRequest(loaded=loaded, options=whole.options, resumed=run, left=left)
+    check_request(request, session.settings, session.options.config, session.store)
+    return drive_to_end(session, whole, loaded.plan, quiet=False, notify=whole.options.notify)
+
+
+def _recover(
+    session: Session, run: "Run", request: RecoveryRequest, number: int
+) -> "tuple[Driven | None, bool]":
+    """-> how the run ended (None: nothing can be recovered), and whether requests were raised. Raises
+    RunIsDriven where another process drives it already."""
+    from joblens.app.driving.job_resets import hold_run
+    from joblens.cli.commands.recover import (
+        carry_out,
+        decide,
+        drive_recovered,
+        say_nothing_can_be_done,
+        show,
+    )
+    from joblens.engine.life.recovery_plan import requests_of
+
+    with hold_run(run, session.store, session.settings) as lock:
+        prepared = decide(session, session.store.find_run(run.uuid), request)
+        if session.json:
+            session.write_json_line({"recovery": prepared.document()})
+        else:
+            session.write(f"Recovery {number}\n")
+            show(session, prepared)
+        if not prepared.has_work:
+            say_nothing_can_be_done(session, prepared)
+            return None, False
+        recovered = carry_out(session, prepared, request)
+        driven = drive_recovered(session, recovered, prepared, lock, quiet=False)
+        return driven, bool(requests_of(prepared.jobs))

@@ -1,0 +1,150 @@
+"""`joblens workflows`: what there is to run again, look at or compare."""
+
+from typing import Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import global_options, remember_globals, shared_options
+from joblens.cli.options.run_arguments import complete_file_or_run, complete_run, run_argument
+from joblens.cli.other_names import GroupWithOtherNames
+
+
+@click.group("workflows", cls=GroupWithOtherNames, invoke_without_command=True)
+@global_options
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
+    """Workflows and their runs; without a subcommand as 'workflows list'."""
+    remember_globals(ctx, given)
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_)
+
+
+@command.command("list")
+@shared_options
+def list_(session: Session) -> None:
+    """Workflows, newest first, with how the last run of each stands."""
+    from joblens.app.queue.watching import task_group_rows
+    from joblens.app.runs.workflow_tables import workflow_rows
+
+    rows = workflow_rows(session.current_store)
+    groups = task_group_rows(session.store)
+    if session.json:
+        from joblens.app.runs.workflow_tables import task_group_form, workflow_form
+
+        session.write_json([*map(workflow_form, rows), *map(task_group_form, groups)])
+        return
+    if not rows and not groups:
+        session.write("No workflows yet. Run one: joblens run FILE\n")
+        return
+    from joblens.app.wiring.drivers import SystemClock
+    from joblens.views.runs.workflows import render_workflows
+
+    now_us = SystemClock().now_us()
+    session.write_lines(
+        render_workflows(rows, groups, now_us=now_us, width=session.width, paint=session.palette)
+    )
+
+
+@command.command("create-from-spec")
+@click.argument("path", metavar="FILE", type=click.Path())
+@click.option("-p", "--param", "params", multiple=True, metavar="K=V", help="Parameter (repeatable).")
+@click.option("--no-resource-monitoring", "unmonitored", is_flag=True, help="Its jobs are not sampled.")
+@shared_options
+def create_from_spec(session: Session, path: str, params: tuple[str, ...], unmonitored: bool) -> None:
+    """Bring in a workflow from FILE without running it; prints its id. run-jobs runs it."""
+    from joblens.app.runs.creating import create_from_file
+
+    run = create_from_file(path, params, session.settings, session.warn, monitor=not unmonitored)
+    if session.json:
+        session.write_json({"workflow_id": run.workflow_number, "run_uuid": run.uuid, "jobs": run.jobs})
+    elif session.is_terminal:
+        number = run.workflow_number
+        session.write(f"Workflow {number} has {run.jobs:,} jobs: joblens run-jobs {number}\n")
+    else:
+        session.write(f"{run.workflow_number}\n")
+
+
+@command.command("execution-plan")
+@click.argument("target", metavar="FILE|ID", shell_complete=complete_file_or_run)
+@shared_options
+def execution_plan(session: Session, target: str) -> None:
+    """Stages of a workflow, as 'joblens plan' shows them."""
+    from joblens.cli.commands.plan import show_plan
+
+    show_plan(session, target)
+
+
+@command.command("show")
+@click.argument("ident", metavar="ID", shell_complete=complete_run)
+@shared_options
+def show(session: Session, ident: str) -> None:
+    """One workflow and all its runs, or, of wf-…, its tasks."""
+    from joblens.app.queue.watching import find_group
+    from joblens.app.runs.actions import actions_form, failed_actions
+    from joblens.app.runs.workflow_tables import run_rows
+
+    store = session.current_store
+    group = find_group(store, ident)
+    if group is not None:
+        from joblens.cli.commands.status import show_workflow
+
+        show_workflow(session, group.uuids)
+        return
+    workflow = store.find_workflow(ident)
+    rows = run_rows(store, workflow)
+    if session.json:
+        from msgspec import to_builtins
+
+        from joblens.app.runs.workflow_tables import run_form
+
+        runs = [
+            run_form(row) | {"failed_actions": actions_form(failed_actions(store, row.run.uuid))}
+            for row in rows
+        ]
+        session.write_json({**to_builtins(workflow), "runs": runs})
+        return
+    from joblens.app.wiring.drivers import SystemClock
+    from joblens.views.runs.workflows import render_workflow
+
+    now_us = SystemClock().now_us()
+    session.write_lines(
+        render_workflow(workflow, rows, now_us=now_us, width=session.width, paint=session.palette)
+    )
+    actions = failed_actions(store, rows[-1].run.uuid) if rows else ()
+    if actions:
+        from joblens.views.runs.ending import render_actions
+
+        session.write_lines(["", "In the last run:", *render_actions(actions, width=session.width)])
+
+
+@command.command("cancel")
+@click.argument("idents", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_run)
+@click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has ended.")
+@click.pass_context
+def cancel(ctx: click.Context, idents: tuple[str, ...], no_wait: bool) -> None:
+    """End the jobs of runs, as joblens cancel does; a number is a workflow's, never a job's."""
+    from joblens.cli.commands.cancel import command as cancel_any
+
+    named = tuple(ident if ident.startswith("workflow:") else f"workflow:{ident}" for ident in idents)
+    ctx.invoke(cancel_any, idents=named, names=(), no_wait=no_wait)
+
+
+@command.command("reset-status")
+@run_argument
+@click.option("--failed-only", is_flag=True, help="Only jobs that have not succeeded. Default: all jobs.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be reset, change nothing.")
+@click.option("--no-prompts", is_flag=True, help="Ask nothing on a terminal.")
+@shared_options
+def reset_status(session: Session, ident: str, failed_only: bool, dry_run: bool, no_prompts: bool) -> None:
+    """Set jobs of RUN to run again, with all that needs them; joblens resume runs them in the same run."""
+    from joblens.app.runs.lookup import find_named_run
+    from joblens.app.runs.state import state_of_run
+    from joblens.cli.commands.jobs import reset
+    from joblens.model.runs.run import JobState
+
+    store = session.current_store
+    run = find_named_run(store, ident, session.note)
+    left_alone = (JobState.COMPLETED, JobState.DISABLED) if failed_only else (JobState.DISABLED,)
+    chosen = [job.index for job in state_of_run(store, run).jobs if job.state not in left_alone]
+    reset(session, run, chosen, dry_run=dry_run, no_prompts=no_prompts)

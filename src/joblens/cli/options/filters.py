@@ -1,0 +1,155 @@
+"""Options that choose jobs: the same for history, stats and export."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+from msgspec import structs
+
+from joblens.cli.options.arguments import count_from
+from joblens.cli.options.run_arguments import complete_run
+from joblens.model.errors import InputError
+from joblens.model.history import BENCH_TAG, HistoryQuery, SortKey
+from joblens.model.jobs.job import Status
+from joblens.model.values.units import parse_instant
+from joblens.ports.store import Store
+
+_NAMES = ("tools", "statuses", "tags", "names", "since", "until", "user", "run")
+
+
+def job_filters(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --tool, --status, … and hands them over as one `query`."""
+
+    @functools.wraps(function)
+    def with_query(*args: Any, **kwargs: Any) -> Any:
+        given = {name: kwargs.pop(name) for name in _NAMES}
+        return function(*args, query=_query(given), **kwargs)
+
+    for option in (
+        click.option(
+            "--run",
+            metavar="RUN",
+            shell_complete=complete_run,
+            help="Of this run: 3, 3.2, name or UUID.",
+        ),
+        click.option("--user", metavar="USER", help="Jobs of this user."),
+        click.option("--until", metavar="WHEN", help="Started before: a time, or an age such as 2h or 7d."),
+        click.option(
+            "--since", metavar="WHEN", help="Started at or after: a time, or an age such as 2h or 7d."
+        ),
+        click.option("--name", "names", multiple=True, metavar="NAME", help="With this name; * and ? match."),
+        click.option("--tag", "tags", multiple=True, metavar="TAG", help="With this tag: word or key=value."),
+        click.option(
+            "-s",
+            "--status",
+            "statuses",
+            multiple=True,
+            type=click.Choice([status.value for status in Status], case_sensitive=False),
+            help="In this state; may be given several times.",
+        ),
+        click.option("-t", "--tool", "tools", multiple=True, metavar="TOOL", help="Of this tool."),
+    ):
+        with_query = option(with_query)
+    return with_query
+
+
+def _query(given: dict[str, Any]) -> HistoryQuery:
+    from joblens.app.wiring.drivers import SystemClock
+
+    now_us = SystemClock().now_us()
+    return HistoryQuery(
+        tools=given["tools"],
+        statuses=tuple(Status(status) for status in given["statuses"]),
+        tags=given["tags"],
+        names=given["names"],
+        since_us=_instant("--since", given["since"], now_us),
+        until_us=_instant("--until", given["until"], now_us),
+        user=given["user"],
+        run_uuid=given["run"],
+    )
+
+
+def with_run_found(store: Store, query: HistoryQuery) -> HistoryQuery:
+    """What was typed behind --run becomes the run's UUID. Raises UnknownRun or AmbiguousRun."""
+    if query.run_uuid is None:
+        return query
+    return structs.replace(query, run_uuid=store.find_run(query.run_uuid).uuid)
+
+
+def _instant(option: str, text: str | None, now_us: int) -> int | None:
+    try:
+        return None if text is None else parse_instant(text, now_us)
+    except InputError as error:
+        raise InputError(f"{option}: {error}", hint=error.hint) from error
+
+
+def bench_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --bench. A query for the tag of benchmarks includes them too."""
+
+    @functools.wraps(function)
+    def with_choice(*args: Any, query: HistoryQuery, bench: bool, **kwargs: Any) -> Any:
+        without = "" if bench or BENCH_TAG in query.tags else BENCH_TAG
+        return function(*args, query=structs.replace(query, without_tag=without), **kwargs)
+
+    return click.option("--bench", is_flag=True, help="Include runs of 'joblens bench'.")(with_choice)
+
+
+def benchmarks_left_out(store: Store, query: HistoryQuery) -> str:
+    """A sentence about benchmarks that match a query which finds nothing else; "" without any."""
+    if not query.without_tag:
+        return ""
+    count = store.count(structs.replace(query, without_tag="", limit=None))
+    runs = (
+        "1 benchmark run; --bench shows it" if count == 1 else f"{count:,} benchmark runs; --bench shows them"
+    )
+    return f"No jobs but {runs}." if count else ""
+
+
+def sort_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --limit, --sort and --reverse, and puts them into the query."""
+
+    @functools.wraps(function)
+    def with_order(
+        *args: Any, query: HistoryQuery, limit: int | None, sort: str, reverse: bool, **kwargs: Any
+    ) -> Any:
+        key = SortKey(sort)
+        # names read from A to Z; of everything else the newest or the largest come first
+        ascending = (key is SortKey.NAME) != reverse
+        ordered = structs.replace(query, limit=limit, sort=key, ascending=ascending)
+        return function(*args, query=ordered, **kwargs)
+
+    for option in (
+        click.option("--reverse", is_flag=True, help="Turn the order round."),
+        click.option(
+            "--sort",
+            type=click.Choice([key.value for key in SortKey]),
+            default=SortKey.STARTED.value,
+            show_default=True,
+            help="What to sort by; newest or largest first.",
+        ),
+        click.option(
+            "-l",
+            "--limit",
+            type=count_from(0),
+            metavar="N",
+            help="At most this many; 0 for all. Default: 10, with --json all.",
+        ),
+    ):
+        with_order = option(with_order)
+    return with_order
+
+
+def is_narrowed(query: HistoryQuery) -> bool:
+    return any(
+        (
+            query.tools,
+            query.statuses,
+            query.tags,
+            query.names,
+            query.since_us,
+            query.until_us,
+            query.user,
+            query.run_uuid,
+        )
+    )

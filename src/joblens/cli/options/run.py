@@ -1,0 +1,178 @@
+"""Options of commands that drive a run of a workflow that is known already."""
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from joblens.cli.options.job import click_options
+from joblens.cli.options.table import OptionRow
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OFFER_OPTIONS = (
+    OptionRow(
+        flags=("-j", "--jobs"),
+        name="jobs",
+        kind="count",
+        least=1,
+        metavar="N",
+        help="At most so many at once.",
+    ),
+    OptionRow(flags=("--cpus",), name="cpus", kind="number", metavar="N", help="CPUs to offer to the jobs."),
+    OptionRow(flags=("--memory",), name="memory", metavar="SIZE", help="Memory to offer to the jobs."),
+    OptionRow(
+        flags=("--gpus",), name="gpus", metavar="N|LIST", help="GPUs to offer: how many, or which: 0,2."
+    ),
+    OptionRow(flags=("--time",), name="time", metavar="TIME", help="End the run after this long."),
+    OptionRow(
+        flags=("--probes",),
+        name="probes",
+        metavar="LIST",
+        help="What else to measure: all, none, names, +memory, -network.",
+    ),
+    OptionRow(
+        flags=("-o", "--output-dir"),
+        name="output_dir",
+        metavar="DIR",
+        help="For what jobs print and for plots. Default: as when the run was made.",
+    ),
+    OptionRow(
+        flags=("--label",),
+        name="label",
+        kind="many",
+        metavar="LABEL",
+        help="This run's own workers also run jobs with this label (repeatable).",
+    ),
+    OptionRow(
+        flags=("--notify",),
+        name="notify",
+        metavar="CMD",
+        help="Run this at the end, without a shell, with the result as JSON on its input.",
+    ),
+)
+DRIVE_OPTIONS = (
+    OptionRow(
+        flags=("--dry-run",),
+        name="dry_run",
+        kind="flag",
+        help="Check everything and show the plan; run nothing.",
+    ),
+    OptionRow(
+        flags=("--detach",), name="detach", kind="flag", help="In the background; prints the run's id."
+    ),
+    OptionRow(flags=("-q", "--quiet"), name="quiet", kind="flag", help="No progress and no summary."),
+)
+
+
+def offer_rows() -> tuple[OptionRow, ...]:
+    """The options that change how a known run is driven from now on."""
+    from joblens.cli.options.cluster import ENGINE_OPTIONS_OF_RUNS, QUEUE_OPTIONS_OF_RUNS
+
+    return (*OFFER_OPTIONS, *QUEUE_OPTIONS_OF_RUNS, *ENGINE_OPTIONS_OF_RUNS)
+
+
+def offer_options(function: F) -> F:
+    return click_options((*offer_rows(), *DRIVE_OPTIONS))(function)
+
+
+def check_offer(given: dict[str, Any]) -> None:
+    """Raises InputError for an offer of nothing: no job could ever start."""
+    from joblens.app.jobs.requests import MOST_CPUS, memory_of, seconds_of
+    from joblens.model.errors import InputError
+
+    for name, value in (
+        ("--cpus", given["cpus"]),
+        ("--memory", memory_of("--memory", given["memory"])),
+        ("--time", seconds_of("--time", given["time"])),
+    ):
+        if value is not None and not value > 0:
+            raise InputError(f"{name} {value:g}: must be more than 0")
+    if given["cpus"] is not None and not given["cpus"] < MOST_CPUS:
+        raise InputError(f"--cpus {given['cpus']:g}: too large")
+    if given["output_dir"] is not None and not given["output_dir"].strip():
+        raise InputError("-o: the name of the folder is empty", hint="leave it out, or name one")
+
+
+def checked_probes(text: str | None) -> str | None:
+    """As it was given; jobs read it again, over the settings of then. Raises InputError."""
+    if text is not None:
+        from joblens.model.jobs.probe_choice import chosen_probes
+
+        chosen_probes(text)
+    return text
+
+
+def with_offer(options: Any, given: dict[str, Any]) -> Any:
+    """RunOptions in which the options of this command replace the recorded ones. Raises InputError."""
+    from msgspec.structs import replace
+
+    from joblens.app.jobs.requests import memory_of, seconds_of
+    from joblens.app.wiring.machine_capacity import parse_gpus
+    from joblens.cli.options.cluster import changed_engine
+
+    check_offer(given)
+    changes = {
+        "most_jobs": given["jobs"],
+        "cpus": given["cpus"],
+        "memory_bytes": memory_of("--memory", given["memory"]),
+        "gpus": parse_gpus(given["gpus"]) if given["gpus"] is not None else None,
+        "time_s": seconds_of("--time", given["time"]),
+        "probes": checked_probes(given["probes"]),
+        # From here, wherever the run is at home.
+        "output_dir": os.path.abspath(given["output_dir"]) if given["output_dir"] is not None else None,
+        "labels": checked_labels(given["label"]) or None,
+        "notify": recorded_notify(given["notify"]) or None,
+    }
+    known = {name: value for name, value in changes.items() if value is not None}
+    return replace(options, **known, **changed_engine(options, given))
+
+
+def checked_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises InputError for a label that no job can have."""
+    from joblens.model.errors import InputError
+    from joblens.model.values.labels import label_problem
+
+    for label in labels:
+        if problem := label_problem(label):
+            raise InputError(f"--label {label!r}: {problem}")
+    return tuple(dict.fromkeys(labels))
+
+
+def only_label(given: dict[str, Any]) -> str:
+    """Of --label, for one command. Raises InputError: a job has one at most."""
+    from joblens.model.errors import InputError
+
+    labels = checked_labels(given["label"])
+    if len(labels) > 1:
+        raise InputError("--label: a job has one label", hint="submit it once for each, or name one")
+    return labels[0] if labels else ""
+
+
+def recorded_notify(command: str | None) -> str:
+    """'' for a command line with a secret in it: that one is not recorded, and has to be given again."""
+    if not command:
+        return ""
+    from joblens.model.redaction.secrets import redact_text
+
+    return command if redact_text(command) == command else ""
+
+
+def tell_of_broker(session: Any, options: Any) -> None:
+    """Where the configuration names another broker than the run has."""
+    configured = session.settings.queue.broker
+    if options.engine != "celery" or not options.broker or not configured:
+        return
+    from joblens.app.queue.notifiers import broker_of
+    from joblens.runners.celery.broker_url import parse_broker, recorded_broker
+
+    if recorded_broker(configured) != options.broker:
+        own, other = parse_broker(options.broker, "").shown, broker_of(session.settings).shown
+        session.note(f"joblens: uses the broker of the run, {own}, not {other}; --broker changes it")
+
+
+def take_queue_options(session: Any, given: dict[str, Any]) -> None:
+    """--queue, --broker and --retry-lost stand for settings. Before the settings are loaded."""
+    session.override("queue.name", given["queue"])
+    session.override("queue.broker", given["broker"])
+    session.override("queue.retry_lost", given["retry_lost"])
+    session.warn_of_broker(given["broker"])

@@ -1,0 +1,1 @@
+"""Folder, lock, plan and tasks of a recipe's job."""

@@ -1,0 +1,93 @@
+"""Why something went wrong, in words that can be written down whatever they came from."""
+
+import errno
+import os
+from collections.abc import Sequence
+from types import TracebackType
+
+from joblens.model.values.units import format_bytes
+
+# Whatever somebody's operator raises says something about the row that it was given: leaving the program too.
+OF_AN_OPERATOR = (Exception, SystemExit, KeyboardInterrupt)
+
+_DATA = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_JOBLENS = os.path.dirname(_DATA) + os.sep
+_BUILT_IN = tuple(os.path.join(_DATA, room) + os.sep for room in ("operators", "texts"))
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def encodable(text: str) -> str:
+    """Half characters, as in names of files that are no text, cannot be written as they are."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def reason_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {message_of(error)}".removesuffix(": ")
+
+
+def reason_with_line(error: BaseException) -> str:
+    """With the line of somebody's own operator that it comes from: `KeyError: 'txet' (mine.py, line 4)`."""
+    place = _line_of_own(error.__traceback__)
+    if not place:
+        return reason_of(error)
+    words = [word for word in (message_of(error), f"({place})") if word]
+    return f"{type(error).__name__}: {' '.join(words)}"
+
+
+def _line_of_own(trace: TracebackType | None) -> str:
+    """The innermost line in the file that was first called; "" for an operator of joblens, whose reasons are
+    about rows."""
+    file, line = "", 0
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not file and name.startswith(_BUILT_IN):
+            return ""
+        if not file and not name.startswith(_JOBLENS):
+            file = name
+        if name == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return encodable(f"{os.path.basename(file)}, line {line}") if file else ""
+
+
+def message_of(error: BaseException) -> str:
+    try:
+        return encodable(str(error))
+    except Exception:  # noqa: BLE001 - an error of somebody's own, that fails to say what it is
+        return ""
+
+
+def is_full(error: BaseException) -> bool:
+    """The disk, or what the user may have of it."""
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
+def with_place(error: OSError, folders: Sequence[str]) -> str:
+    """An error of the disk with where that was, and what to do. `folders` are those that are written to; the
+    first is the job's own."""
+    if is_full(error):
+        place = error.filename if isinstance(error.filename, str) else _fullest(folders)
+        left = _free_bytes(place)
+        told = "" if left is None else f" ({format_bytes(left)} free)"
+        return encodable(
+            f"no space left for {place}{told}: make room there and go on with the job, or name another place "
+            "with work_dir, checkpoint_dir or export_path"
+        )
+    if error.errno == errno.ENOENT and not os.path.isdir(folders[0]):
+        return encodable(f"the job's folder {folders[0]} was removed while the job ran")
+    return message_of(error)
+
+
+def _fullest(folders: Sequence[str]) -> str:
+    """Calls that write do not say where to."""
+    return min(folders, key=lambda folder: _free_bytes(folder) or 0)
+
+
+def _free_bytes(path: str) -> int | None:
+    while not os.path.exists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize

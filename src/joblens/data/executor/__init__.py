@@ -1,0 +1,1 @@
+"""The process that runs a recipe's job: coordinator and worker pools."""

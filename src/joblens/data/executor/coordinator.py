@@ -1,0 +1,350 @@
+"""The one process that decides what a recipe's job does next, and the only one that writes its event log."""
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from joblens.data.base import manifests
+from joblens.data.base.job_folder import JobFolder, is_of_stage
+from joblens.data.base.tasks import Assemble, CutFile, Decide, Ended, RunStage, Task
+from joblens.data.base.worker_events import event
+from joblens.data.executor import job_events
+from joblens.data.executor.job_summary import JobEnd, write_mapping
+from joblens.data.executor.pool import Pool
+from joblens.data.executor.task_runner import GaveUp, TaskRunner
+from joblens.data.files.cutting import partitions_with_pieces
+from joblens.data.files.exporting import Export
+from joblens.data.files.input_stamps import changed_since
+from joblens.data.files.rejects import describe_reject, joined_reasons
+from joblens.data.partition.checkpoints import FinishedPart, RejectsSoFar
+from joblens.data.partition.tracing import put_traces_together
+from joblens.data.partition.work import CutManifest
+from joblens.data.partition.worker_context import Workshop
+from joblens.files.whole import write_whole
+from joblens.model.errors import BadRow, JobCannotGoOn
+from joblens.model.jobs.details import RejectReason
+from joblens.model.recipes.event import EventType, RecipeEvent
+from joblens.model.recipes.recipe import Partition, RecipePlan, Slice, Stage, most_rejects
+from joblens.plan.recipes.stages import dag_document
+
+_Kind = TypeVar("_Kind")
+Log = Callable[[Sequence[RecipeEvent]], None]
+
+
+class ExportManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a job that is through: its files, and what they were made of."""
+
+    origin: str
+    export: Export
+    sizes: dict[str, int]
+    rows_in: int
+    rejected_rows: int
+    partitions: int = 0
+    rejects: tuple[RejectReason, ...] = ()
+
+
+class Rejects:
+    """Rows that were rejected so far, by partition."""
+
+    def __init__(self, limit: str) -> None:
+        self._limit = limit
+        self.in_cutting = 0
+        self._reasons_in_cutting: list[tuple[RejectReason, ...]] = []
+        self._of_partitions: dict[int, tuple[RejectsSoFar, int]] = {}  # with the rows that could be read
+
+    def cut(self, cut: CutManifest) -> None:
+        self.in_cutting += cut.rejected
+        self._reasons_in_cutting.append(cut.reasons)
+
+    def ended(self, partition_id: int, result: Mapping[str, Any]) -> None:
+        """Counts are of all stages up to here."""
+        so_far = msgspec.convert(result["rejects"], RejectsSoFar)
+        self._of_partitions[partition_id] = (so_far, int(result["source_rows"]))
+
+    def count(self) -> int:
+        return self.in_cutting + sum(rejects.count for rejects, _ in self._of_partitions.values())
+
+    def reasons(self) -> tuple[RejectReason, ...]:
+        tallies = [rejects.reasons for rejects, _ in self._of_partitions.values()]
+        return joined_reasons([*self._reasons_in_cutting, *tallies])
+
+    def check(self, folder: str, *, are_all_read: bool) -> None:
+        """JobCannotGoOn where there are more than the recipe allows. A share is known once all rows are."""
+        if not self._limit or (self._limit.endswith("%") and not are_all_read):
+            return
+        every = self._rows()
+        if self.count() > most_rejects(self._limit, every):
+            of_all = f" of {every:,}" if are_all_read else ""
+            raise JobCannotGoOn(
+                f"{self.count():,}{of_all} rows were rejected, more than max_rejects ({self._limit}) allows; "
+                f"most of them: {describe_reject(self.reasons()[0])}",
+                hint=f"the rows are in {folder}; resume with a higher --max-rejects to accept them",
+            )
+
+    def _rows(self) -> int:
+        """Rows that could be read, and rows that could not. Rows rejected in cutting could not be read."""
+        of_partitions = self._of_partitions.values()
+        return self.in_cutting + sum(rejects.unread + rows for rejects, rows in of_partitions)
+
+
+class Coordinator:
+    """What is done is read from manifests, by workers, every time: a task whose result lies there verified is
+    answered at once. So a resumed job asks for the same tasks as a new one."""
+
+    def __init__(
+        self, workshop: Workshop, pool: Pool, log: Log, asked_to_stop: Callable[[], int | None]
+    ) -> None:
+        self._shop = workshop
+        self._plan: RecipePlan = workshop.plan
+        self._folder: JobFolder = workshop.folder
+        self._log = log
+        settings = workshop.plan.recipe.partition
+        self._tasks = TaskRunner(
+            pool,
+            log,
+            asked_to_stop,
+            max_retries=settings.max_retries,
+            at_once=settings.max_concurrent_partitions,
+        )
+        self._partitions: tuple[Partition, ...] = workshop.plan.partitions
+        self._failed: dict[int, GaveUp] = {}
+        self._finished: dict[int, FinishedPart] = {}
+        self._rejects = Rejects(workshop.plan.recipe.max_rejects)
+        self._export: Export | None = None
+        self._done_before: ExportManifest | None = None
+
+    def carry_out(self, *, is_resumed: bool) -> JobEnd:
+        """Raises Stopped, and whatever ends a job."""
+        before = whole_export(self._plan, self._folder)
+        if before is not None:
+            self._export, self._done_before = before.export, before
+            self._clear_away()
+            return JobEnd(status="completed", export_paths=before.export.paths, rows_out=before.export.rows)
+        self._check_inputs()
+        if self._plan.uncut:
+            self._partitions = self._cut()
+        self._save_dag(is_resumed=is_resumed)
+        write_mapping(self._folder.dataset_mapping, self._plan, self._partitions, {}, {})
+        for stage in self._plan.stages:
+            self._run_stage(stage)
+            if stage.closing is not None:
+                self._decide(stage)
+        self._check_inputs()
+        self._check_rows_are_left()
+        self._assemble()
+        return self._end()
+
+    # Steps
+
+    def _cut(self) -> tuple[Partition, ...]:
+        """Files that cannot be read from the middle first; then all pieces in the order of the dataset."""
+        tasks = [CutFile(f"cut-{number}", number, whole) for number, whole in enumerate(self._plan.uncut)]
+        results = self._tasks.run(tasks, _must_succeed)
+        pieces: list[Slice] = []
+        for task in tasks:
+            cut = _result(results[task.id], CutManifest)
+            pieces += cut.pieces
+            self._rejects.cut(cut)
+        return partitions_with_pieces(self._plan, pieces)
+
+    def _run_stage(self, stage: Stage) -> None:
+        left = [each for each in self._partitions if each.id not in self._failed]
+        # A partition that failed may come through when the job is gone on with; then all is decided again.
+        may_forget = not self._failed
+        tasks = [
+            RunStage(f"stage-{stage.index}-{each.id}", each, stage.index, may_forget=may_forget)
+            for each in left
+        ]
+        results = self._tasks.run(tasks, self._partition_ended)
+        if stage.closing is None:
+            for task in tasks:
+                how = results[task.id]
+                if isinstance(how, Ended):
+                    self._finished[task.partition.id] = _result(how, FinishedPart)
+        if self._failed:
+            self._check_inputs()  # it may well be why
+        if self._partitions and len(self._failed) == len(self._partitions):
+            first = next(iter(self._failed.values()))
+            raise JobCannotGoOn(f"all partitions failed: {first.error_message}")
+        self._rejects.check(self._folder.rejects, are_all_read=True)
+
+    def _partition_ended(self, task: Task, how: Ended | GaveUp) -> None:
+        assert isinstance(task, RunStage)
+        if isinstance(how, Ended):
+            self._rejects.ended(task.partition.id, how.result)
+            self._rejects.check(self._folder.rejects, are_all_read=False)
+            return
+        self._failed[task.partition.id] = how
+        self._log([job_events.partition_failed(task.partition.id, how)])
+        if how.error_type == "BadRow":
+            raise BadRow(how.error_message)
+        if self._plan.recipe.is_strict:
+            raise JobCannotGoOn(how.error_message)
+
+    def _decide(self, stage: Stage) -> None:
+        ids = tuple(each.id for each in self._partitions if each.id not in self._failed)
+        self._tasks.run([Decide(f"decide-{stage.index}", stage.index, ids)], _must_succeed)
+
+    def _assemble(self) -> None:
+        ids = tuple(sorted(self._finished))
+        path = self._plan.recipe.export_path
+        self._log([event(EventType.EXPORT_START, output_path=path, total_partitions=len(ids))])
+        began = time.monotonic()
+        task = Assemble("assemble", ids, keep_parts=bool(self._failed))
+        self._export = _result(self._tasks.run([task], _must_succeed)[task.id], Export)
+        self._log(
+            [
+                event(
+                    EventType.EXPORT_COMPLETE,
+                    output_path=path,
+                    output_rows=self._export.rows,
+                    duration=round(time.monotonic() - began, 6),
+                    metadata={
+                        "paths": list(self._export.paths[:1000]),
+                        "size_bytes": self._export.size_bytes,
+                    },
+                )
+            ]
+        )
+
+    def _end(self) -> JobEnd:
+        export = self._export
+        assert export is not None
+        if self._plan.recipe.trace:
+            put_traces_together(self._folder, self._plan.recipe)
+        write_mapping(
+            self._folder.final_mapping,
+            self._plan,
+            self._partitions,
+            self._finished,
+            self._failed,
+            self._rejects.in_cutting,
+        )
+        if self._failed:
+            ids = ", ".join(str(each) for each in sorted(self._failed)[:10])
+            first = self._failed[min(self._failed)]
+            return JobEnd(
+                status="partial",
+                error_message=f"{len(self._failed)} of {len(self._partitions)} partitions failed ({ids}): "
+                f"{first.error_message}",
+                export_paths=export.paths,
+                rows_out=export.rows,
+                exit_code=1,
+            )
+        counts = self.counts()
+        manifest = ExportManifest(
+            origin=_origin(self._plan),
+            export=export,
+            sizes={path: os.path.getsize(path) for path in export.paths},
+            rows_in=counts["rows_in"],
+            rejected_rows=counts["rejected_rows"],
+            partitions=len(self._partitions),
+            rejects=self._rejects.reasons(),
+        )
+        manifests.write_manifest(self._folder.export_manifest, manifest)
+        self._clear_away()
+        return JobEnd(status="completed", export_paths=export.paths, rows_out=export.rows)
+
+    # Beside them
+
+    def _check_inputs(self) -> None:
+        """Rows of before and after a change must not come together in one export."""
+        changes = changed_since(self._plan.inputs)
+        if changes:
+            more = f" (and {len(changes) - 3} more)" if len(changes) > 3 else ""
+            raise JobCannotGoOn(
+                f"the data is not what it was when the job was planned: {'; '.join(changes[:3])}{more}",
+                hint="put it back as it was and go on with the job, or do all of it anew with --start-over",
+            )
+
+    def _check_rows_are_left(self) -> None:
+        """Rows that were rejected are a reason to look, and none to put nothing in the place of an earlier
+        export."""
+        rejected = self._rejects.count()
+        if rejected and not any(each.part.rows for each in self._finished.values()):
+            first = describe_reject(self._rejects.reasons()[0])
+            raise JobCannotGoOn(
+                f"no row is left to export: {rejected} were rejected ({first}; "
+                f"all of them in {self._folder.rejects}). {self._plan.recipe.export_path} was not written"
+            )
+
+    def _save_dag(self, *, is_resumed: bool) -> None:
+        if is_resumed and os.path.exists(self._folder.dag_plan):
+            self._log([event(EventType.DAG_EXECUTION_PLAN_LOADED, output_path=self._folder.dag_plan)])
+            return
+        calls = self._plan.recipe.process
+        kinds = [self._shop.kind(call.index) for call in calls]
+        self._log([job_events.dag_build_start(kinds)])
+        began = time.monotonic()
+        document = dag_document(calls, kinds, [each.id for each in self._partitions], time.time())
+        write_whole(self._folder.dag_plan, msgspec.json.encode(document))
+        self._log(job_events.dag_built(document, time.monotonic() - began, self._folder.dag_plan))
+
+    def counts(self) -> dict[str, Any]:
+        before = self._done_before
+        if before is not None:
+            return {
+                "total_partitions": before.partitions,
+                "completed_partitions": before.partitions,
+                "failed_partitions": [],
+                "rows_in": before.rows_in,
+                "rows_out": before.export.rows,
+                "rejected_rows": before.rejected_rows,
+                "rejects": msgspec.to_builtins(before.rejects),
+            }
+        done = self._finished.values()
+        is_all = self._export is not None or 0 < len(self._partitions) == len(self._finished)
+        return {
+            "total_partitions": len(self._partitions),
+            "completed_partitions": len(self._finished),
+            "failed_partitions": sorted(self._failed),
+            "rows_in": sum(each.source_rows for each in done),
+            "rows_out": self._export.rows if self._export else None,
+            # Partitions that wait have some of them.
+            "rejected_rows": self._rejects.count() if is_all else None,
+            "rejects": msgspec.to_builtins(self._rejects.reasons()),
+        }
+
+    def _clear_away(self) -> None:
+        """What only a job needs that is not through. Checkpoints stay, as long as their job's folder does,
+        without the states in which partitions waited for each other."""
+        shutil.rmtree(self._folder.partitions, ignore_errors=True)
+        os.mkdir(self._folder.partitions, 0o700)
+        for name in os.listdir(self._folder.checkpoints):
+            folder = os.path.join(self._folder.checkpoints, name)
+            with contextlib.suppress(NotADirectoryError):
+                for kept in os.listdir(folder):
+                    if is_of_stage(kept):
+                        os.unlink(os.path.join(folder, kept))
+
+
+def _must_succeed(_task: Task, how: Ended | GaveUp) -> None:
+    if isinstance(how, GaveUp):
+        raise (BadRow if how.error_type == "BadRow" else JobCannotGoOn)(how.error_message)
+
+
+def _result(how: Ended | GaveUp, kind: type[_Kind]) -> _Kind:
+    assert isinstance(how, Ended)
+    return msgspec.convert(how.result, kind)
+
+
+def whole_export(plan: RecipePlan, folder: JobFolder) -> ExportManifest | None:
+    """What the job has exported, if that is still there as it was written."""
+    manifest = manifests.read_manifest(folder.export_manifest, ExportManifest)
+    if manifest is None or manifest.origin != _origin(plan):
+        return None
+    are_there = all(
+        os.path.exists(path) and os.path.getsize(path) == size for path, size in manifest.sizes.items()
+    )
+    return manifest if are_there else None
+
+
+def _origin(plan: RecipePlan) -> str:
+    inputs = [(file.path, file.size, file.digest) for file in plan.inputs]
+    made_of = (inputs, plan.recipe.process, plan.recipe.export_path)
+    return manifests.digest_of(msgspec.json.encode(made_of, order="deterministic"))

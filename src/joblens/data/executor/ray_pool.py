@@ -1,0 +1,229 @@
+"""Workers on a Ray cluster. All of its machines must see the dataset, the job's folder and the export path
+under the same names, and have joblens installed."""
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import msgspec
+
+from joblens.data.base.tasks import Failed, Happened, Lost, Message, Task
+from joblens.data.executor.ray_worker import carry, messages_of
+from joblens.data.partition.resources import ResourceDetector
+from joblens.model.errors import InputError, MissingExtra, how_to_install
+from joblens.model.recipes.recipe import RecipePlan
+from joblens.model.recipes.resources import ClusterResources
+
+LOCAL = "local"  # a cluster of this machine alone, that ends with the job
+AUTO = "auto"  # the one that runs here or that RAY_ADDRESS names; where there is none, a local one
+# Only messages go through Ray, rows go through files: the smallest store that Ray allows will do.
+_OBJECT_STORE_BYTES = 80 * 2**20
+_KNOCK_S = 5.0
+# Ray speaks gRPC, which is HTTP/2: both sides begin with their settings.
+_HTTP2_SETTINGS = 4
+_HTTP2_TYPE_AT = 3
+_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _HTTP2_SETTINGS, 0, 0, 0, 0, 0))
+
+Carry = Callable[[bytes, bytes], Iterator[bytes]]
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class RayPool:
+    """Each task is a task of Ray that is never started a second time by Ray itself: whether and when it is
+    tried again is the coordinator's business, and is written into the log of events."""
+
+    def __init__(self, width: int, plan: RecipePlan, address: str = AUTO, carry: Carry = carry) -> None:
+        self._ray = _imported()
+        self._was_connected = self._ray.is_initialized()  # by the program that uses joblens
+        connect(address, cpus=width)
+        cluster = ResourceDetector.detect_ray_cluster()
+        self._width = max(1, min(width, cluster.total_cpu_cores if cluster else width))
+        self._plan = self._ray.put(_encode(plan))
+        # One CPU each, wherever there is room: partitions are independent of each other.
+        self._carry = self._ray.remote(
+            num_cpus=1, num_returns="streaming", max_retries=0, scheduling_strategy="SPREAD"
+        )(carry)
+        self._running: dict[Any, str] = {}  # stream of a task's messages -> its id
+
+    @property
+    def width(self) -> int:
+        return self._width
+
+    def submit(self, task: Task) -> None:
+        self._running[self._carry.remote(_encode(task), self._plan)] = task.id
+
+    def messages(self, timeout_s: float) -> Sequence[Message]:
+        if not self._running:
+            return []
+        streams = list(self._running)
+        ready, _ = self._ray.wait(streams, num_returns=len(streams), timeout=0)
+        if not ready:
+            ready, _ = self._ray.wait(streams, num_returns=1, timeout=timeout_s)
+        return [message for stream in ready for message in self._heard(stream)]
+
+    def _heard(self, stream: Any) -> list[Message]:
+        """The next packet of one task."""
+        try:
+            messages = messages_of(self._ray.get(next(stream)))
+        except StopIteration:
+            return [Lost(self._running.pop(stream), "its worker went away without an answer")]
+        except self._ray.exceptions.RayTaskError as error:
+            # Not the task's own failure, which comes as a message: the worker could not even begin with it.
+            task_id = self._running.pop(stream)
+            return [Failed(task_id, type(error.cause).__name__, str(error.cause), str(error))]
+        except self._ray.exceptions.RayError as error:
+            for_memory = isinstance(error, self._ray.exceptions.OutOfMemoryError)
+            return [Lost(self._running.pop(stream), _first_line(error), is_out_of_memory=for_memory)]
+        if messages and not isinstance(messages[-1], Happened):
+            del self._running[stream]
+        return messages
+
+    def close(self) -> None:
+        for stream in self._running:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                self._ray.cancel(stream, force=True)
+        self._running.clear()
+        if not self._was_connected:
+            self._ray.shutdown()
+
+
+def connect(address: str, *, cpus: int) -> Any:
+    """Ray's module, connected. InputError where the cluster cannot be reached."""
+    ray = _imported()
+    if ray.is_initialized():
+        return ray
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address.startswith("ray://"):
+        raise InputError(
+            f"ray_address '{address}': a job is led from a machine of the cluster, not from outside",
+            hint="give HOST:PORT of the cluster's head, and start it on one of its machines",
+        )
+    if address not in (LOCAL, AUTO):
+        return _joined(ray, address, quiet)
+    if address == AUTO and has_cluster():
+        with contextlib.suppress(ConnectionError):  # one that has ended without clearing up after itself
+            return _joined(ray, AUTO, quiet)
+    with _unasked():
+        ray.init(
+            address=LOCAL,
+            num_cpus=cpus,
+            include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            **quiet,
+        )
+    return ray
+
+
+def cluster_at(address: str) -> ClusterResources | None:
+    """What a cluster has to give, before a job is planned for it; None: there is none yet. MissingExtra where
+    there cannot be one."""
+    if find_spec("ray") is None:  # importing it takes a second
+        raise _missing()
+    if address == LOCAL or (address == AUTO and not has_cluster()):
+        return None
+    ray = _imported()
+    was_connected = ray.is_initialized()
+    try:
+        connect(address, cpus=1)
+        return ResourceDetector.detect_ray_cluster()
+    finally:
+        if not was_connected:
+            ray.shutdown()
+
+
+def has_cluster() -> bool:
+    """Whether something says that there is one: asking Ray itself takes seconds."""
+    temporary = os.environ.get("RAY_TMPDIR", "/tmp")  # noqa: S108 - where Ray itself leaves word
+    return bool(os.environ.get("RAY_ADDRESS")) or os.path.exists(f"{temporary}/ray/ray_current_cluster")
+
+
+def _joined(ray: Any, address: str, quiet: dict[str, Any]) -> Any:
+    named = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
+    try:
+        _knock(named)
+        with _unasked(), _without_its_own_words():
+            ray.init(address=address, **quiet)
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, ConnectionError) and not named:
+            raise
+        why = error.strerror if isinstance(error, OSError) and error.strerror else _first_line(error)
+        raise InputError(
+            f"cannot reach a Ray cluster at '{named or address}': {why}",
+            hint="ray_address: HOST:PORT of its head, auto for the one that runs here, local for a new one",
+        ) from error
+    return ray
+
+
+def _knock(address: str) -> None:
+    """OSError where nobody listens, or somebody who does not speak as Ray does: it would itself try for more
+    than a minute, and hear no signal meanwhile."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S) as door:
+        if os.environ.get("RAY_USE_TLS", "0") != "0":
+            return
+        door.sendall(_HTTP2_HELLO)
+        answer = door.recv(9)
+        if len(answer) < _HTTP2_TYPE_AT + 1 or answer[_HTTP2_TYPE_AT] != _HTTP2_SETTINGS:
+            raise ConnectionError("who listens there is no Ray cluster")
+
+
+@contextlib.contextmanager
+def _without_its_own_words() -> Any:
+    """Ray's C++ part writes to standard error, past Python; what went wrong comes as an exception too."""
+    try:
+        own = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+        os.close(nowhere)
+
+
+def _imported() -> Any:
+    try:
+        with _unasked():
+            import ray
+    except ImportError as error:
+        raise _missing() from error
+    return ray
+
+
+def _missing() -> MissingExtra:
+    return MissingExtra("the ray executor needs Ray, which is not installed", hint=how_to_install("ray"))
+
+
+@contextlib.contextmanager
+def _unasked() -> Any:
+    """Ray tells nobody that it is used, keeps what it thinks of the future to itself, and leaves it to the
+    program what a signal does: it would end the process in the midst of its work."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,1 @@
+"""Event log and log files of a recipe's job."""

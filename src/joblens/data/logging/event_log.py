@@ -1,0 +1,166 @@
+"""The event log of a recipe's job: one JSON object a line, appended by one process, read by anybody."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import msgspec
+from msgspec import UNSET, structs
+
+from joblens.data.logging.event_text import event_line
+from joblens.data.logging.rotating_log import RotatingFile
+from joblens.files.private import append_whole, open_plain_file, open_to_append
+from joblens.model.recipes.event import RecipeEvent
+from joblens.model.values.json_text import decode_json, decode_json_lines
+
+_CHUNK_BYTES = 4 << 20
+TEXT_BYTES = 100 * 2**20  # as the other logs of a job
+TEXT_BACKUPS = 5
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(RecipeEvent)
+_FIELDS = {field.encode_name: field.type for field in structs.fields(RecipeEvent)}
+
+
+class EventLog:
+    """The only writer. Each event is one write to a file opened for appending, so a line is there whole or
+    not at all unless the machine itself goes down; what such a moment left of a line is closed off with a
+    line end before anything is written behind it. The same facts go to `text_path` in words, when there is
+    one: a log for people, that is put aside, compressed, when it has reached its size."""
+
+    def __init__(self, path: str, *, job_id: str = "", text_path: str = "") -> None:
+        self._job_id: str | msgspec.UnsetType = job_id or UNSET
+        self._file = _open_closed_off(path)
+        self._text = RotatingFile(text_path, TEXT_BYTES, TEXT_BACKUPS) if text_path else None
+        self._process_id = os.getpid()
+        # Ids differ between logs and resumes of a job, without asking for random bytes for every event.
+        self._next_id = int.from_bytes(os.urandom(4), "little")
+
+    def append(self, *events: RecipeEvent) -> None:
+        """All of them or, with an OSError, none."""
+        if not events:
+            return
+        whole = [self._completed(event) for event in events]
+        append_whole(self._file, b"".join(_encode(event) + b"\n" for event in whole))
+        if self._text is not None:
+            text = "".join(event_line(event) for event in whole).encode(errors="backslashreplace")
+            with contextlib.suppress(OSError):  # the events themselves are there
+                self._text.write(text)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+        if self._text is not None:
+            self._text.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _completed(self, event: RecipeEvent) -> RecipeEvent:
+        """With what every event has; what a worker already said of itself stays."""
+        self._next_id = (self._next_id + 1) & 0xFFFFFFFF
+        return structs.replace(
+            event,
+            event_id=_event_id(event, self._next_id) if event.event_id is UNSET else event.event_id,
+            job_id=self._job_id if event.job_id is UNSET else event.job_id,
+            process_id=self._process_id if event.process_id is UNSET else event.process_id,
+            thread_id=threading.get_native_id() if event.thread_id is UNSET else event.thread_id,
+        )
+
+
+def _event_id(event: RecipeEvent, number: int) -> str:
+    parts = [str(event.event_type)]
+    parts += [str(part) for part in (event.partition_id, event.operation_idx) if part is not UNSET]
+    return "_".join([*parts, str(int(event.timestamp)), f"{number:08x}"])
+
+
+def _open_closed_off(path: str) -> int:
+    descriptor = open_to_append(path)
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        append_whole(descriptor, b"\n")
+    return descriptor
+
+
+class EventTail:
+    """Reads a log from where it read last. A line that is still being written waits for the next time; one
+    that is no event is counted and passed over."""
+
+    def __init__(self, path: str, offset: int = 0) -> None:
+        self.path = path
+        self.offset = offset  # of the first byte that was not taken yet
+        self.malformed = 0
+
+    def read_new(self) -> Iterator[list[RecipeEvent]]:
+        """What has come in, some thousands at a time. Nothing when there is no file yet."""
+        try:
+            file = open_plain_file(self.path)
+        except FileNotFoundError:
+            return
+        with file:
+            file.seek(self.offset)
+            waiting = b""
+            while chunk := file.read(_CHUNK_BYTES):
+                lines, end, begun = (waiting + chunk).rpartition(b"\n")
+                waiting = begun
+                if end:
+                    self.offset += len(lines) + 1
+                    yield self._events(lines)
+
+    def read_rest(self) -> list[RecipeEvent]:
+        """Of a log that nobody writes any more: a last line without its end, when it is whole."""
+        with open_plain_file(self.path) as file:
+            file.seek(self.offset)
+            rest = file.read()
+        self.offset += len(rest)
+        return self._events(rest)
+
+    def _events(self, lines: bytes) -> list[RecipeEvent]:
+        try:
+            return decode_json_lines(lines, _decoder)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            read = [_tolerant(line) for line in lines.split(b"\n") if line.strip()]
+            events = [event for event in read if event is not None]
+            self.malformed += len(read) - len(events)
+            return events
+
+
+def read_events(path: str) -> Iterator[RecipeEvent]:
+    """Every event of a log that can be read, in the order it was written."""
+    tail = EventTail(path)
+    for events in tail.read_new():
+        yield from events
+    if os.path.exists(path):
+        yield from tail.read_rest()
+
+
+def _tolerant(line: bytes) -> RecipeEvent | None:
+    """Fields of a wrong type are left out; an event needs its type and time."""
+    try:
+        return decode_json(line, RecipeEvent)  # type: ignore[no-any-return]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        pass
+    try:
+        values = decode_json(line, dict[str, object])
+        return RecipeEvent(**dict(_usable(values)))  # type: ignore[arg-type]
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+        return None
+
+
+def _usable(values: dict[str, object]) -> Sequence[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
+    for name, value in values.items():
+        wanted = _FIELDS.get(name)
+        if wanted is None or value is None:
+            continue
+        try:
+            found.append((name, msgspec.convert(value, wanted, strict=False)))
+        except msgspec.ValidationError:
+            continue
+    return found

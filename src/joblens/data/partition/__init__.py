@@ -1,0 +1,1 @@
+"""One partition on a worker: stages, operators, checkpoints, restoring."""

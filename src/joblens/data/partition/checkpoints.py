@@ -1,0 +1,278 @@
+"""What a partition leaves on disk so that nothing finished is done again.
+
+A *delta* says what operators changed since the checkpoint before it: which rows are left, and the new values
+of the rows they changed. Deltas form a chain from the source on; each names the one it stands on, so that one
+that does not fit is never applied. A *whole* state is written where partitions meet."""
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from joblens.data.base.manifests import digest_of, digest_of_all
+from joblens.data.base.op_usage import note_mapped
+from joblens.data.base.rows import LINE, Rows
+from joblens.data.files.parts import PartManifest
+from joblens.data.rows.array_content import content_of
+from joblens.data.rows.batch_pieces import joined_in_place
+from joblens.data.rows.partition import PartitionState
+from joblens.files.private import make_private_folder
+from joblens.files.whole import whole_file, write_whole
+from joblens.model.jobs.details import RejectReason
+from joblens.model.recipes.recipe import OperatorCall
+
+_ALIVE = "alive"
+_IDS = "__ids__"
+_CHANGED = "__changed__"
+
+
+class KeptFile(Struct, frozen=True, kw_only=True):
+    """With its size and digest, a file can be told from a torn one."""
+
+    path: str  # from the folder of its manifest
+    size_bytes: int
+    digest: str
+
+
+class RejectsSoFar(Struct, frozen=True, kw_only=True):
+    count: int = 0
+    unread: int = 0  # of them, rows that could not be read
+    file: KeptFile | None = None
+    reasons: tuple[RejectReason, ...] = ()
+
+
+class PartitionLife(Struct, frozen=True, kw_only=True):
+    """Told of a partition in the report of the job."""
+
+    checksum: str = ""  # of its rows as they were read
+    started_at: float | None = None  # the attempt that came through; seconds since 1970
+    ended_at: float | None = None
+    retries: int = 0
+
+
+class DeltaManifest(Struct, frozen=True, kw_only=True):
+    partition_id: int
+    index: int  # the last operator whose work is in it
+    base: str
+    chain: str
+    source_rows: int
+    rows: int
+    columns: tuple[str, ...]
+    file: KeptFile
+    rejects: RejectsSoFar = RejectsSoFar()  # since the base
+
+
+class StageManifest(Struct, frozen=True, kw_only=True):
+    """A partition that has come to a global operator."""
+
+    partition_id: int
+    stage: int
+    origin: str  # what the stage began with
+    source_rows: int
+    rows: int
+    changed: tuple[str, ...]
+    whole: KeptFile
+    signatures: KeptFile
+    usage: dict[str, Any] = {}  # of making the signatures, and of keeping all of this
+    rejects: RejectsSoFar = RejectsSoFar()  # since it was read
+    life: PartitionLife = PartitionLife()
+
+    @property
+    def chain(self) -> str:
+        return digest_of(self.origin, self.whole.digest)
+
+
+class FinishedPart(Struct, frozen=True, kw_only=True):
+    """A partition that has come through all operators and lies ready for the export."""
+
+    partition_id: int
+    origin: str  # what the last stage began with
+    source_rows: int
+    part: PartManifest
+    rejects: RejectsSoFar = RejectsSoFar()
+    life: PartitionLife = PartitionLife()
+
+
+class MaskOfPart(Struct, frozen=True, kw_only=True):
+    partition_id: int
+    chain: str  # of the state that it was made for
+    rows: int
+    kept: int
+    offset: int  # in the file of all masks
+    digest: str
+    first_number: int | None = None  # of its first row, from an operator that numbers rows
+
+    @property
+    def size_bytes(self) -> int:
+        return (self.rows + 7) // 8
+
+    @property
+    def next_chain(self) -> str:
+        """Of the state without the rows that were dropped."""
+        number = () if self.first_number is None else (str(self.first_number),)
+        return digest_of(self.chain, self.digest, *number)
+
+
+class MasksManifest(Struct, frozen=True, kw_only=True):
+    index: int  # of the global operator
+    file: KeptFile
+    parts: tuple[MaskOfPart, ...]
+
+
+def source_chain(rows: Rows) -> str:
+    """What the first checkpoint of a partition stands on: the rows as they were read, to the byte where they
+    are lines, all values of all columns where they are tables."""
+    names = rows.batch.schema.names
+    columns = [rows.batch.column(name) for name in ([LINE] if LINE in names else names)]
+    contents = itertools.chain.from_iterable(map(content_of, columns))  # everything else is in the line
+    return digest_of_all(itertools.chain([str(rows.count), str(rows.batch.schema)], contents))
+
+
+def next_chain(base: str, calls: tuple[OperatorCall, ...], file: KeptFile) -> str:
+    return digest_of(base, msgspec.json.encode(calls, order="deterministic"), file.digest)
+
+
+def keep_bytes(path: str, data: Any) -> KeptFile:
+    write_whole(path, data)
+    return KeptFile(path=os.path.basename(path), size_bytes=len(data), digest=digest_of(data))
+
+
+def load_kept(folder: str, file: KeptFile) -> Any:
+    """A mapped buffer; None: it is not the file that was written."""
+    path = os.path.join(folder, file.path)
+    try:
+        if os.path.getsize(path) != file.size_bytes:
+            return None
+        if not file.size_bytes:
+            return pa.py_buffer(b"")
+        with pa.memory_map(path) as mapped:
+            buffer = mapped.read_buffer()
+    except OSError:
+        return None
+    note_mapped(file.size_bytes)
+    return buffer if digest_of(buffer) == file.digest else None
+
+
+# Deltas
+
+
+def delta_of(state: PartitionState) -> Any:
+    """One row of lists: Arrow keeps columns of one length together, and these have different ones."""
+    names: list[str] = []
+    arrays: list[Any] = []
+    if LINE in state.changed_rows:
+        state.compact()  # as taking the lines out would, but before anything is worked out here
+    if state.has_dropped:
+        bits = np.zeros(state.source_rows, dtype=bool)
+        bits[state.alive_ids] = True
+        names.append(_ALIVE)
+        arrays.append(pa.array([np.packbits(bits).tobytes()], pa.large_binary()))
+    for name, changed in state.changed_rows.items():
+        if not state.has_column(name):  # taken away again
+            continue
+        mask = changed[state.ids] if state.alive is None else changed[state.ids] & state.alive
+        values = state.column(name).filter(pa.array(mask))
+        names += [f"ids:{name}", f"values:{name}"]
+        arrays += [_one_list(pa.array(state.ids[mask])), _one_list(values)]
+    if not arrays:  # an operator that changed nothing
+        return pa.RecordBatch.from_arrays([pa.array([True])], names=["nothing"])
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _one_list(values: Any) -> Any:
+    return pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)
+
+
+def apply_delta(state: PartitionState, buffer: Any) -> None:
+    """Onto the state that it stands on."""
+    batch = pa.ipc.open_file(buffer).get_batch(0)
+    names = batch.schema.names
+    if _ALIVE in names:
+        packed = np.frombuffer(batch.column(_ALIVE)[0].as_buffer(), np.uint8)
+        bits = np.unpackbits(packed, count=state.source_rows).astype(bool)
+        state.drop(bits[state.ids])
+    state.compact()
+    for name in names:
+        if name.startswith("ids:"):
+            column = name.removeprefix("ids:")
+            ids = np.asarray(batch.column(name).values)
+            _put_values(state, column, ids, batch.column(f"values:{column}").values)
+            state.note_changed(column, ids)
+
+
+def _put_values(state: PartitionState, column: str, ids: Any, values: Any) -> None:
+    if len(ids) == len(state.ids):  # all rows, perhaps of another type or a new column
+        state.put(column, values)
+        return
+    mask = np.zeros(len(state.ids), dtype=bool)
+    mask[np.searchsorted(state.ids, ids)] = True
+    old = state.column(column)
+    try:
+        state.put(column, pc.replace_with_mask(old, pa.array(mask), values))
+    except pa.ArrowNotImplementedError:  # nested columns
+        places = np.arange(len(mask))
+        places[mask] = len(old) + np.arange(len(values))
+        state.put(column, pa.concat_arrays([old, values]).take(pa.array(places)))
+
+
+def serialized(batch: Any) -> Any:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+# Whole states, and signatures beside them
+
+
+def write_batch(path: str, batch: Any) -> KeptFile:
+    return write_batches(path, [batch])
+
+
+def write_batches(path: str, batches: Iterable[Any]) -> KeptFile:
+    """At least one, all of the same columns. In place, whole, when this returns."""
+    make_private_folder(os.path.dirname(path))
+    following = iter(batches)
+    first = next(following)
+    with whole_file(path) as being_written:
+        with pa.OSFile(being_written, "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+            for batch in itertools.chain([first], following):
+                writer.write_batch(batch)
+        with pa.memory_map(being_written) as mapped:
+            buffer = mapped.read_buffer()
+        return KeptFile(path=os.path.basename(path), size_bytes=buffer.size, digest=digest_of(buffer))
+
+
+def whole_batches(state: PartitionState) -> Iterator[Any]:
+    for piece in state.pieces():
+        ids = np.asarray(piece.ids)
+        yield piece.batch.append_column(_IDS, piece.ids).append_column(
+            _CHANGED, pa.array(state.ever_changed[ids])
+        )
+
+
+def whole_state(buffer: Any, manifest: StageManifest, keep: Any) -> PartitionState:
+    """Of the rows that are true in `keep`."""
+    file = pa.ipc.open_file(buffer)
+    batches = [file.get_batch(number) for number in range(file.num_record_batches)]
+    if len(batches) == 1 and keep.all():
+        batch = batches[0]
+    else:
+        batch = joined_in_place(
+            batches, lambda first, each: each.filter(pa.array(keep[first : first + each.num_rows]))
+        )
+    rows = Rows(batch.drop_columns([_IDS, _CHANGED]), batch.column(_IDS))
+    state = PartitionState(rows, source_rows=manifest.source_rows, chain=manifest.chain)
+    state.changed_columns = set(manifest.changed)
+    state.ever_changed[state.ids] = np.asarray(batch.column(_CHANGED))
+    return state
+
+
+def batch_in(buffer: Any) -> Any:
+    return pa.ipc.open_file(buffer).get_batch(0)

@@ -1,0 +1,197 @@
+"""What happens to one partition, told as events."""
+
+import time
+import traceback
+from typing import Any
+
+from msgspec import UNSET
+
+from joblens.data.base.op_usage import Usage
+from joblens.data.base.operator import Operator
+from joblens.data.base.reasons import encodable, reason_of
+from joblens.data.base.worker_events import Emit, event, op_event, step_event
+from joblens.data.partition.checkpoints import FinishedPart
+from joblens.data.partition.worker_context import Workshop
+from joblens.model.recipes.event import EventType, RecipeEvent
+from joblens.model.recipes.recipe import OperatorCall, Partition
+from joblens.plan.workflows.plan_document import shown_params
+from joblens.views.text.numbers import counted
+
+
+class PartitionReport:
+    def __init__(self, workshop: Workshop, partition: Partition, attempt: int, emit: Emit) -> None:
+        self._shop = workshop
+        self._partition = partition
+        self._id = partition.id
+        self._attempt = attempt
+        self._emit = emit
+
+    def reading(self) -> None:
+        meta = {"file_size_bytes": self._partition.size_bytes}
+        self._emit(event(EventType.PARTITION_CREATION_START, partition_id=self._id, partition_meta=meta))
+
+    def read(self, count: int, checksum: str, usage: Usage) -> None:
+        first = self._partition.first_row
+        meta = {
+            "sample_count": count,
+            "file_size_bytes": self._partition.size_bytes,
+            "checksum": checksum,
+            "duration_seconds": round(usage.wall_seconds, 6),
+            "original_start_idx": first,
+            "original_end_idx": None if first is None else first + count,
+            "resources": usage.as_metadata(),
+        }
+        self._emit(
+            event(
+                EventType.PARTITION_CREATION_COMPLETE,
+                partition_id=self._id,
+                partition_meta=meta,
+                metadata=meta,
+                duration=meta["duration_seconds"],
+                output_rows=count,
+            )
+        )
+
+    def stepped(self, step: str, usage: Usage) -> None:
+        """Something that belongs to no operator."""
+        self._emit(step_event(step, usage, partition_id=self._id))
+
+    def started(self, count: int) -> None:
+        self._emit(
+            event(
+                EventType.PARTITION_START,
+                partition_id=self._id,
+                input_rows=count,
+                retry_count=self._attempt or UNSET,
+            )
+        )
+
+    def resumed(self, call: OperatorCall, path: str, count: int, rejected: int) -> None:
+        """`rejected`: rows, from the first operator to this one; they are not told again one by one."""
+        meta = {"checkpoint_path": path, "rows": count, "rejected_rows": rejected}
+        self._emit(op_event(EventType.CHECKPOINT_LOAD, self._id, call, checkpoint_path=path, metadata=meta))
+        self._emit(
+            op_event(
+                EventType.PARTITION_RESUME,
+                self._id,
+                call,
+                input_rows=count,
+                retry_count=self._attempt or UNSET,
+            )
+        )
+
+    def op_started(self, call: OperatorCall, operator: Operator, rows_in: int) -> None:
+        meta = {
+            "operation_idx": call.index,
+            "operation_args": shown_params(call.params),
+            "start_time": time.time(),
+            "operation_class": type(operator).__name__,
+            "dag_node_id": self._shop.node_id(call, self._id),
+        }
+        args = {**shown_params(call.params), "dag_node_id": self._shop.node_id(call, self._id)}
+        self._emit(
+            op_event(EventType.OP_START, self._id, call, input_rows=rows_in, op_args=args, metadata=meta)
+        )
+
+    def op_failed(self, call: OperatorCall, rows_in: int, error: BaseException) -> None:
+        self._emit(
+            op_event(
+                EventType.OP_FAILED,
+                self._id,
+                call,
+                status="failed",
+                error_message=reason_of(error),
+                stack_trace=encodable("".join(traceback.format_exception(error))),
+                input_rows=rows_in,
+                retry_count=self._attempt,
+            )
+        )
+
+    def op_completed(
+        self, call: OperatorCall, rows_in: int, rows_out: int, rejected: int, usage: Usage
+    ) -> None:
+        meta = completion(rows_in, rows_out, rejected, usage.as_metadata())
+        meta |= {"operation_idx": call.index, "dag_node_id": self._shop.node_id(call, self._id)}
+        self._emit(
+            op_event(
+                EventType.OP_COMPLETE,
+                self._id,
+                call,
+                status="success",
+                duration=meta["duration_seconds"],
+                input_rows=rows_in,
+                output_rows=rows_out,
+                metadata=meta,
+            )
+        )
+
+    def saved(self, call: OperatorCall, path: str, size_bytes: int, rows: int, usage: Usage) -> None:
+        meta = {
+            "checkpoint_path": path,
+            "size_bytes": size_bytes,
+            "rows": rows,
+            "resources": usage.as_metadata(),
+        }
+        self._emit(op_event(EventType.CHECKPOINT_SAVE, self._id, call, checkpoint_path=path, metadata=meta))
+
+    def waits(self, call: OperatorCall, path: str, size_bytes: int, rows: int) -> None:
+        """Its whole state behind that operator is kept until it has come further. What that took is told by
+        the operator that it waits for."""
+        meta = {"checkpoint_path": path, "size_bytes": size_bytes, "rows": rows}
+        self._emit(op_event(EventType.CHECKPOINT_SAVE, self._id, call, checkpoint_path=path, metadata=meta))
+
+    def rejected(self, count: int, reason: str, path: str, call: OperatorCall | None = None) -> None:
+        """Without an operator: rows that could not be read."""
+        about: dict[str, Any] = {"partition_id": self._id}
+        if call is not None:
+            about |= {"operation_name": call.name, "operation_idx": call.index}
+        self._emit(rows_rejected(count, reason, path, **about))
+
+    def completed(self, finished: FinishedPart, export: Usage | None) -> None:
+        """Without an export: it had been written before this run of the job."""
+        meta: dict[str, Any] = {
+            "sample_count": finished.source_rows,
+            "output_bytes": finished.part.size_bytes,
+            "checksum": finished.life.checksum,
+            "rejected_rows": finished.rejects.count,
+        }
+        if export is None:
+            meta["was_done_before"] = True
+        else:
+            meta["export"] = export.as_metadata()
+        self._emit(
+            event(
+                EventType.PARTITION_COMPLETE,
+                partition_id=self._id,
+                status="success",
+                input_rows=finished.source_rows,
+                output_rows=finished.part.rows,
+                output_path=finished.part.path,
+                retry_count=self._attempt or UNSET,
+                metadata=meta,
+            )
+        )
+
+
+def rows_rejected(count: int, reason: str, path: str, **about: Any) -> RecipeEvent:
+    return event(
+        EventType.ROWS_REJECTED,
+        message=f"{counted(count, 'row')} rejected, the first because: {encodable(reason)}",
+        metadata={"rejected_rows": count, "reason": encodable(reason), "path": path},
+        **about,
+    )
+
+
+def completion(rows_in: int, rows_out: int, rejected: int, usage: dict[str, Any]) -> dict[str, Any]:
+    """What is told of an operator that is through."""
+    wall = usage["wall_seconds"]
+    return {
+        "duration_seconds": wall,
+        "completion_time": time.time(),
+        "input_rows": rows_in,
+        "output_rows": rows_out,
+        "throughput_rows_per_second": round(rows_in / wall, 3) if wall > 0 else None,
+        "reduction_ratio": round(1 - rows_out / rows_in, 6) if rows_in else 0.0,
+        "rejected_rows": rejected,
+        "resources": usage,
+    }

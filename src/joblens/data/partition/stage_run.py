@@ -1,0 +1,259 @@
+"""One partition through the operators of one stage, on a worker."""
+
+import os
+import time
+from typing import Any
+
+import msgspec
+
+from joblens.data.base import manifests
+from joblens.data.base.op_usage import Meter
+from joblens.data.base.operator import GlobalOperator
+from joblens.data.base.tasks import RunStage
+from joblens.data.base.worker_events import Emit
+from joblens.data.files.exporting import part_ending, write_pieces
+from joblens.data.files.moving import is_there
+from joblens.data.files.reading import read_partition
+from joblens.data.files.rejects import Reject, line_of, told_place
+from joblens.data.partition import checkpoints, restoring
+from joblens.data.partition.checkpoints import (
+    DeltaManifest,
+    FinishedPart,
+    PartitionLife,
+    StageManifest,
+)
+from joblens.data.partition.operator_run import OperatorRun
+from joblens.data.partition.rejects import RejectsOfPartition
+from joblens.data.partition.report import PartitionReport
+from joblens.data.partition.restoring import Met, Restored
+from joblens.data.partition.worker_context import Workshop
+from joblens.data.rows.partition import PartitionState
+from joblens.files.private import make_private_folder
+from joblens.model.errors import BadRow, JoblensError
+from joblens.model.recipes.event import Step
+from joblens.model.recipes.recipe import OperatorCall
+
+
+class StageRun:
+    """Manifests on disk say what is done already; what they say is believed only once the files they tell of
+    have been read again and are what was written."""
+
+    def __init__(self, workshop: Workshop, task: RunStage, emit: Emit) -> None:
+        self._shop = workshop
+        self._task = task
+        self._emit = emit
+        self._plan = workshop.plan
+        self._folder = workshop.folder
+        self._partition = task.partition
+        self._id = task.partition.id
+        self._stage = workshop.plan.stages[task.stage]
+        self._report = PartitionReport(workshop, task.partition, task.attempt, emit)
+        self._rejects = RejectsOfPartition(workshop.folder, task.partition.id, self._report)
+        self._unread: list[Reject] = []  # rows that could not be read
+        is_last_try = task.attempt >= workshop.plan.recipe.partition.max_retries
+        self._operators = OperatorRun(workshop, task.partition, self._rejects, is_last_try=is_last_try)
+        self._life = PartitionLife(started_at=time.time(), retries=task.attempt)
+
+    def run(self) -> dict[str, Any]:
+        if self._stage.closing is None:
+            done: StageManifest | FinishedPart = self._to_export()
+        else:
+            done = self._to_meeting(self._stage.closing)
+        result: dict[str, Any] = msgspec.to_builtins(done)
+        return result
+
+    # The two ends that a stage can have
+
+    def _to_meeting(self, closing: int) -> StageManifest:
+        origin, meter = self._origin(), Meter()
+        done = restoring.stage_end(self._folder, self._id, self._stage)
+        if done and done.origin == origin and restoring.is_stage_whole(self._plan, self._folder, done):
+            self._forget()
+            if self._stage.end > self._stage.first:
+                whole = self._folder.stage_whole(self._id, self._stage.index)
+                if not os.path.exists(whole):  # it has come further
+                    whole = self._folder.stage_manifest(self._id, self._stage.index)
+                last = self._plan.recipe.process[self._stage.end - 1]
+                self._report.resumed(last, whole, done.rows, done.rejects.count)
+            self._report.stepped(Step.READING, meter.usage())
+            return done
+        state = self._through_operators()
+        call, operator = self._plan.recipe.process[closing], self._shop.operator(closing)
+        assert isinstance(operator, GlobalOperator)
+        meter = Meter()
+        signatures = self._operators.signatures(state, operator, call)
+        manifest = StageManifest(
+            partition_id=self._id,
+            stage=self._stage.index,
+            origin=origin,
+            source_rows=state.source_rows,
+            rows=state.count,
+            changed=tuple(sorted(state.changed_columns)),
+            signatures=checkpoints.write_batch(self._folder.signatures(self._id, closing), signatures),
+            whole=checkpoints.write_batches(
+                self._folder.stage_whole(self._id, self._stage.index), checkpoints.whole_batches(state)
+            ),
+            rejects=self._rejects.keep_all(self._folder.stage_rejects(self._id, self._stage.index)),
+            life=self._life,
+        )
+        self._rejects.publish()
+        # What is kept here belongs to the operator that wants to see all partitions at once.
+        manifest = msgspec.structs.replace(manifest, usage=meter.usage().as_metadata())
+        manifests.write_manifest(self._folder.stage_manifest(self._id, self._stage.index), manifest)
+        self._forget()
+        self._rejects.tell()
+        if self._stage.end > self._stage.first:
+            path = self._folder.stage_whole(self._id, self._stage.index)
+            last = self._plan.recipe.process[self._stage.end - 1]
+            self._report.waits(last, path, manifest.whole.size_bytes, manifest.rows)
+        return manifest
+
+    def _to_export(self) -> FinishedPart:
+        origin, meter = self._origin(), Meter()
+        path = self._folder.export_part_manifest(self._id)
+        done = manifests.read_manifest(path, FinishedPart)
+        if done is not None and done.origin == origin and is_there(done.part, self._folder.moved):
+            self._forget()
+            if self._stage.end > self._stage.first:
+                last = self._plan.recipe.process[self._stage.end - 1]
+                self._report.resumed(last, done.part.path, done.part.rows, done.rejects.count)
+            self._report.stepped(Step.READING, meter.usage())
+            self._report.completed(done, None)
+            return done
+        state = self._through_operators()
+        meter = Meter()
+        part_path = self._folder.export_part(self._id, part_ending(self._plan.recipe))
+        finished = FinishedPart(
+            partition_id=self._id,
+            origin=origin,
+            source_rows=state.source_rows,
+            part=write_pieces(state.pieces(), self._plan, part_path, state.changed_columns),
+            rejects=self._rejects.keep_all(self._folder.stage_rejects(self._id, self._stage.index)),
+            life=msgspec.structs.replace(self._life, ended_at=time.time()),
+        )
+        self._rejects.publish()
+        manifests.write_manifest(path, finished)
+        self._forget()
+        self._rejects.tell()
+        self._report.completed(finished, meter.usage())
+        return finished
+
+    def _origin(self) -> str:
+        """What the stage begins with, known without reading it."""
+        if self._stage.index == 0:
+            return self._shop.origin_of(self._partition)
+        return restoring.mask_of(self._plan, self._folder, self._id, self._stage).next_chain
+
+    def _forget(self) -> None:
+        """The state that this stage began with, once its end is kept."""
+        if self._task.may_forget and self._stage.index:
+            restoring.forget_whole(self._folder, self._id, self._plan.stages[self._stage.index - 1])
+
+    # Where it begins
+
+    def _through_operators(self) -> PartitionState:
+        make_private_folder(self._folder.checkpoints_of(self._id))
+        restoring.remove_leftovers(self._folder.checkpoints_of(self._id))
+        if self._stage.index == 0:
+            found = self._read_source()  # which tells of itself
+            meter = Meter()
+        else:
+            meter = Meter()
+            found = self._load_whole()
+        found = restoring.newest_in_stage(self._plan, self._folder, self._id, self._stage, found)
+        if self._stage.index or found.loaded is not None:
+            self._report.stepped(Step.READING, meter.usage())
+        self._rejects.begin(found.rejects)
+        if found.loaded is None:
+            self._rejects.read(self._unread)
+        state = found.state
+        if found.loaded is not None:
+            call = self._plan.recipe.process[found.after]
+            path = self._folder.checkpoint(self._id, call.index, call.name)
+            self._report.resumed(call, path, state.count, len(found.rejects))
+        elif self._stage.index == 0:
+            self._report.started(state.count)
+        for index in range(found.after + 1, self._stage.end):
+            self._through_operator(state, self._plan.recipe.process[index])
+            if index in self._shop.checkpoint_after:
+                calls = self._plan.recipe.process[found.after + 1 : index + 1]
+                self._checkpoint(state, calls)
+                found.after = index
+        return state
+
+    def _read_source(self) -> Restored:
+        self._report.reading()
+        meter = Meter()
+        bad: list[Reject] = []
+        rows = read_partition(self._partition, self._plan.columns, bad.append, self._plan.needed)
+        if bad and self._plan.recipe.is_strict:
+            raise BadRow(told_place(bad[0]))
+        chain = checkpoints.source_chain(rows)
+        self._life = msgspec.structs.replace(self._life, checksum=chain)
+        self._report.read(rows.count, chain, meter.usage())
+        state = PartitionState(rows, source_rows=rows.count, chain=chain)
+        self._unread = bad
+        return Restored(state, -1, [line_of(reject) for reject in bad])
+
+    def _load_whole(self) -> Restored:
+        met = restoring.met_before(self._plan, self._folder, self._id, self._stage) or self._meet_again()
+        life = met.manifest.life
+        self._life = msgspec.structs.replace(life, retries=life.retries + self._life.retries)
+        if self._operators.tracer.is_on:
+            call = self._plan.recipe.process[self._stage.first - 1]
+            self._operators.tracer.filtered(call, met.all_rows(), met.keep, {})
+        state = met.kept_rows()
+        if met.mask.first_number is not None:
+            operator = self._shop.operator(self._stage.first - 1)
+            assert isinstance(operator, GlobalOperator)
+            operator.number(state, met.mask.first_number)
+            state.saved(met.mask.next_chain)
+        return Restored(state, self._stage.first - 1, met.rejects)
+
+    def _meet_again(self) -> Met:
+        """It had come further, and what came of it is lost, or was decided anew."""
+        before = msgspec.structs.replace(self._task, stage=self._stage.index - 1, may_forget=False)
+        StageRun(self._shop, before, self._emit).run()
+        met = restoring.met_before(self._plan, self._folder, self._id, self._stage)
+        if met is None:
+            raise JoblensError(f"partition {self._id}: its state before operator {self._stage.first} is gone")
+        return met
+
+    # One operator, and what it leaves
+
+    def _through_operator(self, state: PartitionState, call: OperatorCall) -> None:
+        operator = self._shop.operator(call.index)
+        rows_in = state.count
+        self._report.op_started(call, operator, rows_in)
+        meter = Meter()
+        try:
+            rejected = self._operators.work(state, operator, call)
+        except BaseException as error:
+            self._report.op_failed(call, rows_in, error)
+            raise
+        self._report.op_completed(call, rows_in, state.count, rejected, meter.usage())
+
+    def _checkpoint(self, state: PartitionState, calls: tuple[OperatorCall, ...]) -> None:
+        """Of what these operators changed."""
+        meter = Meter()
+        call = calls[-1]
+        path = self._folder.checkpoint(self._id, call.index, call.name)
+        file = checkpoints.keep_bytes(path, checkpoints.serialized(checkpoints.delta_of(state)))
+        manifest = DeltaManifest(
+            partition_id=self._id,
+            index=call.index,
+            base=state.chain,
+            chain=checkpoints.next_chain(state.chain, calls, file),
+            source_rows=state.source_rows,
+            rows=state.count,
+            columns=state.column_names,
+            file=file,
+            rejects=self._rejects.keep_unsaved(
+                self._folder.checkpoint_rejects(self._id, call.index, call.name)
+            ),
+        )
+        manifest_path = self._folder.checkpoint_manifest(self._id, call.index, call.name)
+        manifests.write_manifest(manifest_path, manifest)
+        state.saved(manifest.chain)
+        self._rejects.tell()
+        self._report.saved(call, path, file.size_bytes, manifest.rows, meter.usage())

@@ -1,0 +1,155 @@
+"""A task carried out, in whichever process: a worker here, or one of a cluster."""
+
+import contextlib
+import shutil
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from joblens.data.base import manifests
+from joblens.data.base.job_folder import JobFolder
+from joblens.data.base.op_usage import Meter
+from joblens.data.base.reasons import encodable, message_of, with_place
+from joblens.data.base.tasks import Assemble, CutFile, Decide, Ended, Failed, Happened, RunStage, Task
+from joblens.data.base.worker_events import Emit, step_event
+from joblens.data.files import exporting
+from joblens.data.files.cutting import cut_file
+from joblens.data.files.piece_files import is_piece_whole
+from joblens.data.files.rejects import Reject, RejectsFile, told_place
+from joblens.data.logging.operator_output import kept_output
+from joblens.data.partition import deciding
+from joblens.data.partition.checkpoints import FinishedPart
+from joblens.data.partition.heap import return_large_blocks
+from joblens.data.partition.report import rows_rejected
+from joblens.data.partition.stage_run import StageRun
+from joblens.data.partition.worker_context import Workshop
+from joblens.files.private import make_private_folder
+from joblens.model.errors import BadRow, BrokenOperator, InputError, JoblensError
+from joblens.model.jobs.details import RejectReason
+from joblens.model.recipes.event import Step
+from joblens.model.recipes.recipe import RecipePlan, Slice
+
+_workshops: dict[str, Workshop] = {}  # by job: one process of a cluster may work for several
+
+
+class CutManifest(msgspec.Struct, frozen=True, kw_only=True):
+    number: int
+    whole: Slice
+    pieces: tuple[Slice, ...]
+    rejected: int = 0
+    reasons: tuple[RejectReason, ...] = ()
+
+
+def workshop_of(plan: RecipePlan) -> Workshop:
+    found = _workshops.get(plan.job_dir)
+    if found is None or (found.plan is not plan and found.plan != plan):  # a job may start over
+        found = _workshops[plan.job_dir] = Workshop(plan)
+    return found
+
+
+def carry_out(task: Task, plan: RecipePlan, emit: Emit) -> dict[str, Any]:
+    """-> what the task is answered with. Raises whatever goes wrong."""
+    # Partitions run side by side already; threads inside of them would only get in each other's way.
+    if pa.cpu_count() != 1:
+        pa.set_cpu_count(1)
+    return_large_blocks()
+    workshop = workshop_of(plan)
+    try:
+        match task:
+            case RunStage():
+                with _output_kept(workshop, task.partition.id):
+                    return StageRun(workshop, task, emit).run()
+            case CutFile():
+                return _cut(workshop, task, emit)
+            case Decide():
+                with _output_kept(workshop, None):
+                    return deciding.decide(workshop, task, emit)
+            case Assemble():
+                return _assemble(workshop, task, emit)
+    finally:
+        pa.default_memory_pool().release_unused()
+
+
+def _output_kept(workshop: Workshop, partition_id: int | None) -> contextlib.AbstractContextManager[None]:
+    """Of operators of users; ours print nothing."""
+    if workshop.is_all_built_in:
+        return contextlib.nullcontext()
+    return kept_output(workshop.folder.output_of(partition_id))
+
+
+def answer(task: Task, plan: RecipePlan, send: Callable[[Happened], None]) -> Ended | Failed:
+    """The same, with errors as a message too."""
+    try:
+        return Ended(task.id, carry_out(task, plan, lambda event: send(Happened(task.id, event))))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the coordinator decides what comes of it
+        return Failed(
+            task.id,
+            type(error).__name__,
+            _told(error, plan) or type(error).__name__,
+            encodable(traceback.format_exc()),
+            is_final=_is_final(error, plan),
+        )
+
+
+def _told(error: BaseException, plan: RecipePlan) -> str:
+    if isinstance(error, OSError):
+        return with_place(error, JobFolder.of_plan(plan).written_to(plan.recipe.export_path))
+    return message_of(error)
+
+
+def _is_final(error: BaseException, plan: RecipePlan) -> bool:
+    """Nothing would be different the next time."""
+    if isinstance(error, (BadRow, BrokenOperator, InputError)):
+        return True
+    is_about_operators = not isinstance(error, (OSError, MemoryError, JoblensError, pa.ArrowMemoryError))
+    return plan.recipe.is_strict and is_about_operators
+
+
+def _cut(workshop: Workshop, task: CutFile, emit: Emit) -> dict[str, Any]:
+    folder, meter = workshop.folder, Meter()
+    path = folder.cut_manifest(task.number)
+    done = manifests.read_manifest(path, CutManifest)
+    if done is None or done.whole != task.whole or not all(map(is_piece_whole, done.pieces)):
+        pieces_folder = folder.cut_folder(task.number)
+        shutil.rmtree(pieces_folder, ignore_errors=True)
+        make_private_folder(pieces_folder)
+        rejects = RejectsFile(folder.cut_rejects(task.number))
+        strict = _Strict() if workshop.plan.recipe.is_strict else None
+        pieces = cut_file(task, workshop.plan, pieces_folder, strict or rejects)
+        rejects.write()
+        done = CutManifest(
+            number=task.number,
+            whole=task.whole,
+            pieces=tuple(pieces),
+            rejected=rejects.count,
+            reasons=rejects.reasons,
+        )
+        manifests.write_manifest(path, done)
+        if rejects.count:
+            emit(rows_rejected(rejects.count, rejects.first_reason, rejects.path))
+    emit(step_event(Step.CUTTING, meter.usage()))
+    result: dict[str, Any] = msgspec.to_builtins(done)
+    return result
+
+
+class _Strict:
+    def __call__(self, reject: Reject) -> None:
+        raise BadRow(told_place(reject))
+
+
+def _assemble(workshop: Workshop, task: Assemble, emit: Emit) -> dict[str, Any]:
+    meter = Meter()
+    parts = []
+    for partition_id in task.partition_ids:
+        path = workshop.folder.export_part_manifest(partition_id)
+        finished = manifests.read_manifest(path, FinishedPart)
+        if finished is None:
+            raise JoblensError(f"partition {partition_id} has lost what it exported")
+        parts.append(finished.part)
+    export = exporting.assemble(workshop.plan, parts, moved=workshop.folder.moved, keep=task.keep_parts)
+    emit(step_event(Step.EXPORTING, meter.usage()))
+    result: dict[str, Any] = msgspec.to_builtins(export)
+    return result

@@ -1,0 +1,1 @@
+"""Operators by name, their parameters, and operators that users write."""

@@ -1,0 +1,1 @@
+"""Rows of one partition, as columns and as dicts."""

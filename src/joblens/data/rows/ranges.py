@@ -1,0 +1,58 @@
+"""Which numbers lie in a filter's range."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from joblens.data.base.operator import Filter
+
+_POWERS = np.array([float(f"1e-{digits}") for digits in range(11)])
+
+
+def to_ten_digits(numbers: Any) -> Any:
+    """Doubles with ten digits behind the point, as DataJuicer keeps the statistics that it compares with
+    bounds: the digits as a whole number, times a power of ten. So 1/3 is 0.33333333330000003, and 0.3 is
+    0.30000000000000004, which is more than a bound of 0.3."""
+    is_usual = np.isfinite(numbers) & (numbers >= 0)
+    usual = np.where(is_usual, numbers, 0.0)
+    whole = np.floor(usual)
+    scaled = (usual - whole) * 1e10
+    digits = np.floor(scaled)
+    rest = scaled - digits
+    digits += (rest > 0.5) | ((rest == 0.5) & ((digits == 0) | (digits % 2 == 1)))
+    is_over = digits >= 1e10
+    whole, digits = np.where(is_over, whole + 1, whole), np.where(is_over, 0.0, digits)
+    places = np.full(len(digits), 10)
+    for _ in range(10):
+        is_zero = (digits % 10 == 0) & (places > 0)
+        digits, places = np.where(is_zero, digits / 10, digits), places - is_zero
+    return np.where(is_usual, whole + digits * _POWERS[places], numbers)
+
+
+def as_compared(stats: dict[str, Any]) -> dict[str, Any]:
+    """Statistics of a filter, with doubles as they are compared and kept."""
+    return {
+        name: pa.array(to_ten_digits(values.to_numpy(zero_copy_only=False)), mask=_missing(values))
+        if pa.types.is_float64(values.type)
+        else values
+        for name, values in stats.items()
+    }
+
+
+def _missing(values: Any) -> Any:
+    return values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+
+
+def within(settings: Filter, values: Any, low: float | None, high: float | None) -> Any:
+    """A BooleanArray; a missing or undefined number lies in no range. Bounds belong to the range unless the
+    filter is told otherwise; a reversed range is all that lies outside, its bounds with it."""
+    numbers = values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else np.asarray(values)
+    is_low_in = settings.min_closed_interval != settings.reversed_range
+    is_high_in = settings.max_closed_interval != settings.reversed_range
+    inside = np.ones(len(numbers), dtype=bool)
+    if low is not None:
+        inside &= numbers >= low if is_low_in else numbers > low
+    if high is not None:
+        inside &= numbers <= high if is_high_in else numbers < high
+    return pa.array(~inside if settings.reversed_range else inside)

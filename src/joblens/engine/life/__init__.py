@@ -1,0 +1,1 @@
+"""Life cycles decided purely: a job's end, recovery of a run."""

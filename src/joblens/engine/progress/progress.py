@@ -1,0 +1,275 @@
+"""How far a run has come, as one value that every view of it is drawn from."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from joblens.engine.progress.estimate import Capacity, Estimate, Estimator
+from joblens.engine.schedule.capacity import Offer, whole_of
+from joblens.model.jobs.job import Requirements
+from joblens.model.runs.plan import Plan, PlannedJob
+from joblens.model.runs.run import JobState, RunStatus
+from joblens.plan.workflows.graph import depths_behind
+
+_DONE = (JobState.COMPLETED,)
+_NOT_DONE_WELL = (JobState.FAILED, JobState.TERMINATED, JobState.PENDING_FAILED)
+_NAMES_SHOWN = 3
+
+
+class StageProgress(Struct, frozen=True):
+    """Jobs that could run side by side, were there room for all."""
+
+    name: str
+    total: int  # without those left out of this run
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    running: int = 0
+
+
+class RunningJob(Struct, frozen=True, kw_only=True):
+    index: int
+    name: str
+    job_uuid: str
+    attempt: int
+    elapsed_s: float
+    expected_s: float | None = None
+    cpu_percent: float | None = None
+    memory_bytes: int | None = None
+    where: str = ""  # on which node or worker; '': on this machine
+
+
+class JobFailure(Struct, frozen=True, kw_only=True):
+    index: int
+    name: str
+    attempt: int
+    reason: str
+    last_line: str = ""  # of its standard error
+    number: int | None = None
+    is_tried_again: bool = False
+
+
+class RunProgress(Struct, frozen=True, kw_only=True):
+    name: str
+    run: str  # 3.2
+    status: RunStatus
+    elapsed_s: float
+    stages: tuple[StageProgress, ...]
+    running: tuple[RunningJob, ...] = ()
+    failures: tuple[JobFailure, ...] = ()
+    ready: int = 0
+    cpus: tuple[float, float] = (0.0, 0.0)  # reserved, offered
+    memory_bytes: tuple[int, int] = (0, 0)
+    gpus: tuple[int, int] = (0, 0)
+    estimate: Estimate = Estimate()
+    message: str = ""
+
+    def count(self, what: str) -> int:
+        return sum(getattr(stage, what) for stage in self.stages)
+
+    @property
+    def total(self) -> int:
+        return self.count("total")
+
+    @property
+    def settled(self) -> int:
+        """Jobs about which nothing more will happen."""
+        return self.count("done") + self.count("failed") + self.count("cancelled")
+
+
+class _Stage:
+    __slots__ = ("counts", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.counts = dict.fromkeys(JobState, 0)
+
+    def progress(self) -> StageProgress:
+        counts = self.counts
+        return StageProgress(
+            self.name,
+            total=sum(counts.values()) - counts[JobState.DISABLED],
+            done=sum(counts[state] for state in _DONE),
+            failed=sum(counts[state] for state in _NOT_DONE_WELL),
+            cancelled=counts[JobState.CANCELED],
+            running=counts[JobState.RUNNING],
+        )
+
+
+class _Begun(Struct):
+    job_uuid: str
+    attempt: int
+    at_us: int
+
+
+class ProgressTracker:
+    """Follows a run change by change; a change costs the same in a run of ten and of a hundred thousand."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        stages: Sequence[Sequence[int]],
+        offer: Offer,
+        known_s: Mapping[str, float],
+        *,
+        run: str,
+        began_at_us: int,
+    ) -> None:
+        """`stages`: places of jobs, those that wait for nothing first. `known_s`: times of earlier runs.
+        `began_at_us`: of one that is gone on with, earlier by as long as it was driven before."""
+        self._plan = plan
+        self._run = run
+        self.began_at_us = began_at_us
+        self.ended_at_us: int | None = None
+        self._offer = offer
+        capacity = Capacity(offer.cpus or None, offer.memory_bytes or None, offer.most_jobs)
+        self._estimator = Estimator(plan, known_s, capacity)
+        self._stages = [_Stage(stage_name(plan, indexes)) for indexes in stages]
+        self._stage_of = [0] * len(plan.jobs)
+        for place, indexes in enumerate(stages):
+            for index in indexes:
+                self._stage_of[index] = place
+        self._all = _Stage("")
+        self._all.counts[JobState.BLOCKED] = len(plan.jobs)
+        self._states = [JobState.BLOCKED] * len(plan.jobs)
+        for place in self._stage_of:
+            self._stages[place].counts[JobState.BLOCKED] += 1
+        self._begun: dict[int, _Begun] = {}
+        self.failures: dict[int, JobFailure] = {}
+        self.message = ""
+        self.status = RunStatus.RUNNING
+
+    def add_jobs(self, jobs: Sequence[PlannedJob]) -> None:
+        """The next jobs of the plan, in order: each in the stage behind those it needs."""
+        first = len(self._states)
+        by_stage: dict[int, list[int]] = {}
+        stages = depths_behind([job.depends_on for job in jobs], first, self._stage_of)
+        for index, place in enumerate(stages, first):
+            by_stage.setdefault(place, []).append(index)
+        self._stage_of += stages
+        self._states += [JobState.BLOCKED] * len(jobs)
+        for place, added in sorted(by_stage.items()):
+            if place == len(self._stages):
+                self._stages.append(_Stage(stage_name(self._plan, added)))
+            self._stages[place].counts[JobState.BLOCKED] += len(added)
+        self._all.counts[JobState.BLOCKED] += len(jobs)
+        self._estimator.add_jobs(jobs)
+
+    def state_of(self, index: int) -> JobState:
+        return self._states[index]
+
+    def state_changed(self, index: int, state: JobState, now_us: int) -> None:
+        before = self._states[index]
+        if state is before:
+            return
+        for counts in (self._stages[self._stage_of[index]].counts, self._all.counts):
+            counts[before] -= 1
+            counts[state] += 1
+        self._states[index] = state
+        self._estimator.changed(index, state, now_us / 1e6)
+        if state is JobState.COMPLETED:
+            self.failures.pop(index, None)
+        if state is not JobState.RUNNING:
+            self._begun.pop(index, None)
+
+    def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
+        self.state_changed(index, JobState.RUNNING, at_us)
+        self._begun[index] = _Begun(job_uuid, attempt, at_us)
+
+    def attempt_succeeded(self, index: int, duration_s: float) -> None:
+        self._estimator.succeeded(index, duration_s)
+
+    def attempt_failed(self, failure: JobFailure) -> None:
+        self.failures[failure.index] = failure
+
+    def settled(self) -> tuple[int, int]:
+        """(jobs about which nothing more will happen, all jobs)."""
+        all_jobs = self._all.progress()
+        return all_jobs.done + all_jobs.failed + all_jobs.cancelled, all_jobs.total
+
+    def elapsed_s(self, now_us: int) -> float:
+        last_us = now_us if self.ended_at_us is None else self.ended_at_us
+        return max(0.0, (last_us - self.began_at_us) / 1e6)
+
+    def running_jobs(self) -> list[tuple[int, str]]:
+        """(place, uuid), the longest running first."""
+        return [(index, begun.job_uuid) for index, begun in self._begun.items()]
+
+    def progress(
+        self, now_us: int, usage: Mapping[str, tuple[float | None, int | None]] | None = None
+    ) -> RunProgress:
+        """`usage`: (CPU percent, memory) now, by job uuid."""
+        requirements = [self._plan.jobs[index].requirements for index in self._begun]
+        return RunProgress(
+            name=self._plan.name,
+            run=self._run,
+            status=self.status,
+            elapsed_s=self.elapsed_s(now_us),
+            stages=tuple(one for stage in self._stages if (one := stage.progress()).total),
+            running=tuple(self._running(index, now_us, usage or {}) for index in self._begun),
+            failures=tuple(self.failures.values()),
+            ready=self._all.counts[JobState.READY],
+            cpus=(sum(asked.cpus or 1.0 for asked in requirements), self._offer.cpus),
+            memory_bytes=(_memory_of(requirements), self._offer.memory_bytes),
+            gpus=(sum(asked.gpus or 0 for asked in requirements), whole_of(self._offer).gpus),
+            estimate=self._estimator.estimate(now_us / 1e6),
+            message=self.message,
+        )
+
+    def _running(
+        self, index: int, now_us: int, usage: Mapping[str, tuple[float | None, int | None]]
+    ) -> RunningJob:
+        begun = self._begun[index]
+        cpu, memory = usage.get(begun.job_uuid, (None, None))
+        return RunningJob(
+            index=index,
+            name=self._plan.jobs[index].name,
+            job_uuid=begun.job_uuid,
+            attempt=begun.attempt,
+            elapsed_s=max(0.0, (now_us - begun.at_us) / 1e6),
+            expected_s=self._estimator.expected_s(index),
+            cpu_percent=cpu,
+            memory_bytes=memory,
+        )
+
+
+def _memory_of(requirements: Sequence[Requirements]) -> int:
+    return sum(asked.memory_bytes or 0 for asked in requirements)
+
+
+def stage_name(plan: Plan, indexes: Sequence[int]) -> str:
+    """The jobs of a stage by the beginning they share (work_1, work_2: 'work_…'), or the first few."""
+    if not indexes:
+        return ""
+    names = [plan.jobs[index].name for index in indexes]
+    if len(names) == 1:
+        return names[0]
+    common = _common_start(names)
+    if len(common) >= 3:
+        return f"{common}…"
+    labels = list(dict.fromkeys(map(_label, _by_entry(plan, indexes))))
+    shown = ", ".join(labels[:_NAMES_SHOWN])
+    return f"{shown}, …" if len(labels) > _NAMES_SHOWN else shown
+
+
+def _label(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    common = _common_start(names)
+    return f"{common}…" if common else names[0]
+
+
+def _by_entry(plan: Plan, indexes: Sequence[int]) -> list[list[str]]:
+    parts: dict[int, list[str]] = {}
+    for index in indexes:
+        parts.setdefault(plan.jobs[index].spec_job, []).append(plan.jobs[index].name)
+    return list(parts.values())
+
+
+def _common_start(names: Sequence[str]) -> str:
+    first, last = min(names), max(names)
+    length = next(
+        (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other),
+        min(len(first), len(last)),
+    )
+    return first[:length]

@@ -1,0 +1,1 @@
+"""The schedule of a run, decided purely: events in, commands out."""

@@ -1,0 +1,170 @@
+"""What happens to a run and what is to be done about it, as values: `engine.schedule` decides, the agent
+feeds events and carries out commands."""
+
+import enum
+
+from msgspec import Struct
+
+from joblens.model.jobs.job import Requirements, Status
+
+
+class StopMode(enum.StrEnum):
+    DRAIN = "drain"  # start nothing more, let what runs come to its end
+    KILL = "kill"
+
+
+# ---- events ---------------------------------------------------------------------------------------------
+
+
+class AttemptBegan(Struct, frozen=True):
+    index: int
+
+
+class AttemptEnded(Struct, frozen=True):
+    """`outputs_missing`: it succeeded, and did not make a file it was to make."""
+
+    index: int
+    attempt: int
+    status: Status
+    exit_code: int | None = None
+    reason: str = ""  # as in Outcome
+    duration_s: float = 0.0
+    outputs_missing: bool = False
+
+
+class DataChanged(Struct, frozen=True):
+    """User data was set; `place` in Plan.user_data."""
+
+    place: int
+
+
+class FinalizationEnded(Struct, frozen=True):
+    """A dataset was counted and hashed; `place` in Plan.datasets. `error`: why that was not possible."""
+
+    place: int
+    error: str = ""
+
+
+class CommandEnded(Struct, frozen=True):
+    """A command of an action, or a recovery script (`index` >= 0: of that job)."""
+
+    status: Status
+    action: int = -1
+    command: int = 0
+    index: int = -1
+
+
+class StopWanted(Struct, frozen=True):
+    mode: StopMode
+
+
+class CancelWanted(Struct, frozen=True):
+    """Of one job; running or not."""
+
+    index: int
+
+
+class OfferGrew(Struct, frozen=True):
+    """There is that much altogether now. Less than there was changes nothing."""
+
+    cpus: float
+    memory_bytes: int
+
+
+class JobsAdded(Struct, frozen=True):
+    """The plan has grown; `first`: the index of its first new job."""
+
+    first: int
+
+
+class JobsAsked(Struct, frozen=True):
+    """Answers AskForJobs: every job that was added until then has come as JobsAdded."""
+
+
+class Tick(Struct, frozen=True):
+    pass
+
+
+Event = (
+    AttemptBegan
+    | AttemptEnded
+    | DataChanged
+    | FinalizationEnded
+    | CommandEnded
+    | StopWanted
+    | CancelWanted
+    | OfferGrew
+    | JobsAdded
+    | JobsAsked
+    | Tick
+)
+
+
+# ---- commands -------------------------------------------------------------------------------------------
+
+
+class StartAttempt(Struct, frozen=True):
+    """`requirements`: of this attempt (a handler may have grown them). `behind`: it takes the place of
+    a running job of the same shape, so it may be handed over before that one has ended."""
+
+    index: int
+    attempt: int
+    requirements: Requirements
+    gpus: tuple[str, ...] = ()
+    behind: bool = False
+
+
+class StopAttempt(Struct, frozen=True):
+    index: int
+    at_once: bool = False  # KILL
+
+
+class RunActionCommand(Struct, frozen=True):
+    action: int
+    command: int
+
+
+class AskForNodes(Struct, frozen=True):
+    """Of a cluster, as that action says; where there is none, nobody is asked."""
+
+    action: int
+
+
+class RunRecovery(Struct, frozen=True):
+    index: int
+    attempt: int  # the one that failed
+    script: str
+
+
+class FinalizeDataset(Struct, frozen=True):
+    """Count and hash it; answered by one FinalizationEnded."""
+
+    place: int
+
+
+class StateChanged(Struct, frozen=True):
+    """For whoever shows it; `why` is said to people."""
+
+    index: int
+    why: str = ""
+
+
+class AskForJobs(Struct, frozen=True):
+    """Nothing is left to do: did jobs that have ended add others? Answered by one JobsAsked."""
+
+
+class RunIsOver(Struct, frozen=True):
+    pass
+
+
+Command = (
+    StartAttempt
+    | StopAttempt
+    | RunActionCommand
+    | AskForNodes
+    | RunRecovery
+    | FinalizeDataset
+    | StateChanged
+    | AskForJobs
+    | RunIsOver
+)

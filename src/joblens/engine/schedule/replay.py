@@ -1,0 +1,295 @@
+"""Puts a schedule into the state its facts say, before it begins: how a run that was killed goes on.
+
+Facts are the results of its jobs and its events. What had succeeded is never started again."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.engine.schedule.past import Past
+from joblens.engine.schedule.retries import (
+    CUT_OFF,
+    NOT_STARTED,
+    UNWANTED,
+    Again,
+    Ending,
+    Failures,
+    Final,
+    judge,
+)
+from joblens.engine.schedule.schedule import Schedule
+from joblens.model.jobs.job import Status
+from joblens.model.runs.plan import Plan, PlannedAction
+from joblens.model.runs.run import (
+    ActionRan,
+    DatasetFinalized,
+    JobCancelled,
+    JobResult,
+    JobsReset,
+    JobState,
+    OutputsMissing,
+    RaisedRequest,
+    RecoveryRan,
+    RequirementsRaised,
+    RunEvent,
+    RunFact,
+    RunStarted,
+    StopAskedFor,
+    UserDataSet,
+)
+from joblens.model.runs.workflow_spec import TriggerType
+from joblens.plan.commands.raised_requests import raised_to
+
+NO_DEVICES: Mapping[int, tuple[str, ...]] = {}
+
+
+class Notes(Struct, frozen=True):
+    """What the events of a run say about attempts."""
+
+    outputs_missing: frozenset[tuple[int, int]]
+    recoveries: dict[tuple[int, int], Status]
+    ended: frozenset[tuple[int, int]]  # together with the run
+    unwanted: frozenset[int]  # jobs that someone asked to end
+    recovered_at_us: dict[tuple[int, int], int]  # when a recovery script had come to its end
+    resets: frozenset[tuple[int, int]]  # attempts after which the job was reset
+    raised: dict[tuple[int, int], RaisedRequest]  # by the attempt after which it holds
+    driven_since_us: int = 0  # by whoever drives it now, or was the last to do so
+
+
+def restore(
+    schedule: Schedule,
+    results: Sequence[JobResult],
+    events: Sequence[RunEvent],
+    base: Sequence[JobResult] | None = None,
+    *,
+    again: Collection[int] | None = None,
+    base_events: Sequence[RunEvent] = (),
+    devices: Mapping[int, tuple[str, ...]] = NO_DEVICES,
+    now_us: int | None = None,
+) -> None:
+    """`base`: results of the run this one repeats a part of; jobs that have one there keep that outcome,
+    unless they are among those to run `again`. Attempts that are `running` are taken to be looked after by
+    someone who will tell of their end; `devices`: the GPUs they hold. `now_us`: by the clock of the facts;
+    what has passed of a pause before the next attempt is not waited for again. Results of jobs that were
+    added after the plan was read are left out."""
+    own = _by_job(one for one in results if one.index < len(schedule.plan.jobs))
+    notes = notes_of(events)
+    if base is not None:
+        new = {*own, *(index for index, _ in notes.resets)}
+        left = {index: past for index, past in _by_job(base).items() if index not in new}
+        _recall_base(schedule, left, notes_of(base_events), frozenset(again or ()))
+    if now_us is not None:
+        notes = replace(notes, driven_since_us=now_us)
+    for index, attempts in own.items():
+        past = past_of(schedule, index, attempts, notes)
+        if now_us is not None and past.again is not None and past.again.pause_s > 0:
+            past = replace(past, again=_rest_of_pause(past.again, attempts[-1], notes, now_us))
+        schedule.recall(index, replace(past, devices=devices.get(index, ())))
+    _leave_unwanted(schedule, notes.unwanted - own.keys())
+    _recall_events(schedule, [*base_events, *events] if base is not None else events, own_events=events)
+    if base is not None:
+        _recall_kept_datasets(schedule, base_events, frozenset(again) if again is not None else None)
+
+
+def _by_job(results: Iterable[JobResult]) -> dict[int, list[JobResult]]:
+    """Attempts that never began are as if they had not been."""
+    jobs: dict[int, list[JobResult]] = {}
+    for result in sorted(results, key=lambda result: (result.index, result.attempt, result.number)):
+        if result.index >= 0 and result.status is not Status.QUEUED and not was_withdrawn(result):
+            jobs.setdefault(result.index, []).append(result)
+    return jobs
+
+
+def was_withdrawn(result: JobResult) -> bool:
+    """It was cancelled while it waited at a queue or cluster: that is no attempt."""
+    return result.status is Status.CANCELLED and result.reason == NOT_STARTED
+
+
+def notes_of(events: Sequence[RunEvent]) -> Notes:
+    facts = [event.fact for event in events]
+    return Notes(
+        frozenset((fact.index, fact.attempt) for fact in facts if isinstance(fact, OutputsMissing)),
+        {
+            (fact.index, fact.attempt): fact.status
+            for fact in facts
+            if isinstance(fact, RecoveryRan) and fact.status not in CUT_OFF
+        },
+        frozenset(attempt for fact in facts if isinstance(fact, StopAskedFor) for attempt in fact.ended),
+        _unwanted(facts),
+        {
+            (event.fact.index, event.fact.attempt): event.at_us
+            for event in events
+            if isinstance(event.fact, RecoveryRan)
+        },
+        frozenset(attempt for fact in facts if isinstance(fact, JobsReset) for attempt in fact.jobs),
+        {
+            (one.index, one.attempt): one
+            for fact in facts
+            if isinstance(fact, RequirementsRaised)
+            for one in fact.jobs
+        },
+        max((event.at_us for event in events if isinstance(event.fact, RunStarted)), default=0),
+    )
+
+
+def _unwanted(facts: Iterable[RunFact]) -> frozenset[int]:
+    """Jobs that someone asked to end and that were not reset since."""
+    found: set[int] = set()
+    for fact in facts:
+        if isinstance(fact, JobCancelled):
+            found.add(fact.index)
+        elif isinstance(fact, JobsReset):
+            found -= {index for index, _ in fact.jobs}
+    return frozenset(found)
+
+
+def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes: Notes) -> Past:
+    """Judges one attempt after the other, as they were judged when they ended. A success settles it whatever
+    came after."""
+    job = schedule.plan.jobs[index]
+    asked, failures = job.requirements, Failures()
+    past = Past(attempt=0, requirements=asked)
+    for result in attempts:
+        if result.status is Status.RUNNING:
+            past = Past(
+                attempt=result.attempt,
+                requirements=asked,
+                failures=failures,
+                state=JobState.RUNNING,
+                is_unwanted=index in notes.unwanted,
+            )
+            continue
+        missing = (index, result.attempt) in notes.outputs_missing
+        ending = Ending(result.status, result.exit_code, result.reason, missing)
+        if result.began_at_us < notes.driven_since_us:
+            failures = replace(failures, lost=0)  # whoever goes on with a run means it to be tried again
+        verdict = judge(schedule.plan, job, ending, failures, asked, schedule.offer, schedule.choices)
+        if _ended_with_the_run(result, notes):
+            verdict = Again(failures, asked, why="ended when the run was stopped")
+        if isinstance(verdict, Again):
+            verdict = _after_recovery(verdict, notes.recoveries.get((index, result.attempt)))
+        if (index, result.attempt) in notes.resets:
+            # It waits for all it depends on, which may have been reset as well.
+            asked = raised_to(asked, notes.raised.get((index, result.attempt)))
+            failures = Failures()
+            past = Past(attempt=result.attempt, requirements=asked)
+        elif isinstance(verdict, Again):
+            failures, asked = verdict.failures, verdict.requirements
+            past = Past(attempt=result.attempt, requirements=asked, failures=failures, again=verdict)
+        else:
+            past = Past(
+                attempt=result.attempt,
+                requirements=asked,
+                failures=failures,
+                state=verdict.state,
+                why=verdict.why,
+            )
+            if verdict.state is JobState.COMPLETED:
+                return past
+    if past.attempt and past.state is None and index in notes.unwanted:
+        return replace(past, state=JobState.TERMINATED, again=None, why=UNWANTED)
+    return past
+
+
+def _rest_of_pause(again: Again, last: JobResult, notes: Notes, now_us: int) -> Again:
+    """It began with the end of the attempt, or of the recovery script after it; a clock that was set back
+    makes it no longer."""
+    if again.script is not None:
+        return again  # the script has yet to run
+    ended_at_us = last.began_at_us + int((last.duration_s or 0.0) * 1e6)
+    began_at_us = notes.recovered_at_us.get((last.index, last.attempt), ended_at_us)
+    passed_s = max(0.0, (now_us - began_at_us) / 1e6)
+    return replace(again, pause_s=max(0.0, again.pause_s - passed_s))
+
+
+def _after_recovery(again: Again, ran: Status | None) -> Again | Final:
+    if again.script is None or ran is None:
+        return again
+    if ran is Status.SUCCESS:
+        return replace(again, script=None)
+    return Final(JobState.FAILED, f"{again.why}, but the recovery script failed")
+
+
+def _ended_with_the_run(result: JobResult, notes: Notes) -> bool:
+    """Not by itself and not because someone wanted this job gone: it has to run again, and no retry is used
+    up. A program that is told to end may do so with an exit code of its own."""
+    by_us = result.status in (Status.CANCELLED, Status.FAILED)
+    return by_us and (result.index, result.attempt) in notes.ended
+
+
+def _leave_unwanted(schedule: Schedule, unwanted: Iterable[int]) -> None:
+    """Jobs that were never tried and are not to be."""
+    for index in unwanted:
+        if index < len(schedule.plan.jobs) and schedule.state_of(index) is JobState.UNINITIALIZED:
+            asked = schedule.plan.jobs[index].requirements
+            schedule.recall(index, Past(attempt=0, requirements=asked, state=JobState.CANCELED, why=UNWANTED))
+
+
+def _recall_base(
+    schedule: Schedule, jobs: Mapping[int, list[JobResult]], notes: Notes, again: frozenset[int]
+) -> None:
+    """Outcomes there are final, also of what a handler would have tried again."""
+    for index, attempts in jobs.items():
+        if index in again or index >= len(schedule.plan.jobs):
+            continue
+        past = past_of(schedule, index, attempts, notes)
+        if past.state is None or past.state is JobState.RUNNING:
+            past = replace(past, state=JobState.FAILED, again=None, why="did not succeed in the run before")
+        schedule.recall(index, past)
+
+
+def _recall_events(schedule: Schedule, events: Sequence[RunEvent], own_events: Sequence[RunEvent]) -> None:
+    """An action whose jobs were reset since runs again with them."""
+    places = {data.name: place for place, data in enumerate(schedule.plan.user_data)}
+    for event in events:
+        if isinstance(event.fact, UserDataSet) and event.fact.name in places:
+            schedule.table.has_value[places[event.fact.name]] = True
+    reset: set[int] = set()
+    ran: list[ActionRan] = []
+    for event in reversed(own_events):
+        fact = event.fact
+        if isinstance(fact, JobsReset):
+            reset |= {index for index, _ in fact.jobs}
+        elif isinstance(fact, ActionRan):
+            if not _is_due_again(schedule.plan.actions, fact.action, reset):
+                ran.append(fact)
+        elif isinstance(fact, DatasetFinalized) and not _is_made_again(schedule.plan, fact, reset):
+            schedule.table.datasets.recall(fact.place)
+    for one in reversed(ran):
+        schedule.triggers.recall(one.action, one.command, one.status)
+
+
+def _recall_kept_datasets(
+    schedule: Schedule, base_events: Sequence[RunEvent], again: frozenset[int] | None
+) -> None:
+    """Datasets that the run before finalized, and that no job of this run makes or reads again. Those that
+    one reads are finalized once more: that tells what it finds."""
+    if again is None:
+        return
+    facts = [event.fact for event in base_events if isinstance(event.fact, DatasetFinalized)]
+    done = {fact.name for fact in facts if not fact.error}
+    touched = {
+        place
+        for index in again
+        if index < len(schedule.plan.jobs)
+        for place in (*schedule.plan.jobs[index].input_datasets, *schedule.plan.jobs[index].output_datasets)
+    }
+    for place, dataset in enumerate(schedule.plan.datasets):
+        if place not in touched and dataset.name in done:
+            schedule.table.datasets.recall(place)
+
+
+def _is_made_again(plan: Plan, fact: DatasetFinalized, reset: set[int]) -> bool:
+    if fact.error or fact.place >= len(plan.datasets):
+        return True
+    return not reset.isdisjoint(plan.datasets[fact.place].producers)
+
+
+def _is_due_again(actions: Sequence[PlannedAction], place: int, reset: set[int]) -> bool:
+    if not reset or place >= len(actions):
+        return False
+    trigger = actions[place].spec.trigger_type
+    if trigger is TriggerType.ON_WORKFLOW_COMPLETE:
+        return True
+    return trigger is not TriggerType.ON_WORKFLOW_START and not reset.isdisjoint(actions[place].jobs)

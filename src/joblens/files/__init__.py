@@ -1,0 +1,1 @@
+"""Files on disk: private ones, atomic replacement, rotation."""

@@ -1,0 +1,1 @@
+"""Allocations and what a cluster is asked for."""

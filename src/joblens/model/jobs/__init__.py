@@ -1,0 +1,1 @@
+"""A job, its samples, its record."""

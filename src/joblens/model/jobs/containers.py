@@ -1,0 +1,64 @@
+"""Rules for the container of a job: what each field may hold, wherever it was written."""
+
+from collections.abc import Iterator
+
+from joblens.model.jobs.job import ContainerJob
+
+APPTAINER = "apptainer"
+ENGINES = ("docker", "podman", APPTAINER)
+_DEVICE_STARTS = ("/", "nvidia.com/", "amd.com/", "intel.com/")
+_PATH_STARTS = ("/", ".", "~")
+# Apptainer starts the command as a child of its own: there is no engine that could take these.
+_OF_ENGINES_ONLY = ("socket", "name", "devices", "user", "entrypoint", "pull")
+
+
+def is_path(source: str) -> bool:
+    """Whether a volume's source is a folder of the machine; else it names a volume of the engine."""
+    return source.startswith(_PATH_STARTS)
+
+
+def volume_problem(text: str) -> str:
+    """'' for SOURCE:TARGET and SOURCE:TARGET:ro."""
+    parts = text.split(":")
+    if len(parts) not in (2, 3) or not all(parts):
+        return "expected SOURCE:TARGET or SOURCE:TARGET:ro"
+    if not parts[1].startswith("/"):
+        return f"the target {parts[1]} has to begin with /"
+    return ""
+
+
+def device_problem(text: str) -> str:
+    return "" if text.startswith(_DEVICE_STARTS) else "expected a path such as /dev/fuse"
+
+
+def container_problems(container: ContainerJob) -> Iterator[tuple[str, str]]:
+    """(key, message) of each field that cannot be used."""
+    if not container.image.strip():
+        yield "image", "must not be empty"
+    for text in container.volumes:
+        if problem := volume_problem(text):
+            yield "volumes", f"{text!r}: {problem}"
+        elif container.engine == APPTAINER and not is_path(text.partition(":")[0]):
+            yield "volumes", f"{text!r}: Apptainer has no volumes by name; give a folder"
+    for text in container.devices:
+        if problem := device_problem(text):
+            yield "devices", f"{text!r}: {problem}"
+    if container.engine == APPTAINER:
+        for key in _OF_ENGINES_ONLY:
+            if getattr(container, key):
+                yield key, "goes with docker and podman, not with apptainer"
+
+
+def apptainer_words(container: ContainerJob, argv: tuple[str, ...], *, gpus: int | None) -> tuple[str, ...]:
+    """The command as Apptainer runs it. It has no engine in between, so the job is measured as any other."""
+    options: list[str] = []
+    for volume in container.volumes:
+        options += ["--bind", volume]
+    if container.workdir:
+        options += ["--pwd", container.workdir]
+    if container.network:
+        options += ["--net", "--network", container.network]
+    if gpus:
+        options.append("--nv")
+    verb = "exec" if argv else "run"
+    return (APPTAINER, verb, *options, container.image, *argv)

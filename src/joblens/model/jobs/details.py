@@ -1,0 +1,270 @@
+"""What is known of a job beside its samples: tables that are brought up to date while it runs, and facts
+about what it runs on. Each part is None until it was looked at."""
+
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from joblens.model.jobs.job import Usage
+
+
+class ThreadUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thread since it was first seen; threads that have ended stay as they were last seen."""
+
+    pid: int
+    tid: int
+    process: str = ""  # name of its process
+    name: str = ""
+    cpu_usec: int = 0
+    user_usec: int | None = None
+    system_usec: int | None = None
+    wait_usec: int | None = None  # ready to run, without a CPU
+    switches_voluntary: int | None = None
+    switches_involuntary: int | None = None
+    migrations: int | None = None  # from one CPU to another
+    last_cpu: int | None = None
+    cpus_allowed: str = ""  # as the kernel lists them: 0-3,8
+    is_alive: bool = True
+
+
+class ThreadTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    at_us: int
+    threads: tuple[ThreadUse, ...] = ()  # the hottest, hottest first
+    seen: int = 0  # how many were looked at in all
+    unread: int = 0  # more that were there, and have not been read once
+    cpu_usec: int = 0  # of all that were seen
+    wait_usec: int | None = None
+    migrations: int | None = None
+    source: str = ""
+
+
+class Endpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything the job exchanged with one remote address and port, as far as its sockets were seen."""
+
+    protocol: str  # tcp, udp
+    address: str
+    port: int
+    sockets: int = 0  # seen so far
+    gone: int = 0  # of them, not there any more at a later look: what they carried after the last is missing
+    is_listener: bool = False  # the job accepts connections at that port of its own
+    rx_bytes: int | None = None
+    tx_bytes: int | None = None
+    retransmits: int | None = None
+    rtt_usec: int | None = None  # of the last look
+
+
+class EndpointTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    at_us: int
+    endpoints: tuple[Endpoint, ...] = ()  # the busiest, busiest first
+    seen: int = 0
+    open_at_us: int | None = None  # the last look at which a connection was open
+    source: str = ""
+
+
+class ProcessMemory(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    pid: int
+    name: str = ""
+    pss_bytes: int | None = None
+    rss_bytes: int | None = None
+    private_bytes: int | None = None
+    shared_bytes: int | None = None
+    swap_bytes: int | None = None
+    huge_bytes: int | None = None
+
+
+class MemoryDepth(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Memory at one instant, looked at closely."""
+
+    at_us: int
+    pss_bytes: int | None = None
+    anon_bytes: int | None = None
+    page_cache_bytes: int | None = None
+    shmem_bytes: int | None = None
+    kernel_bytes: int | None = None
+    huge_bytes: int | None = None  # in transparent huge pages
+    hugetlb_bytes: int | None = None  # in pages of hugetlbfs
+    numa_bytes: dict[str, int] = {}  # node -> bytes
+    processes: tuple[ProcessMemory, ...] = ()  # the largest, largest first
+    seen: int = 0
+    unknown: dict[str, str] = {}
+
+
+class GpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What does not change while a job runs."""
+
+    id: str  # stable name of the device: its UUID, or its PCI address
+    vendor: str  # nvidia, amd, intel
+    index: int
+    name: str = ""
+    uuid: str = ""
+    pci: str = ""
+    driver: str = ""
+    driver_version: str = ""
+    compute_capability: str = ""
+    memory_total_bytes: int | None = None
+    power_limit_mw: int | None = None
+    compute_mode: str = ""
+    ecc_enabled: bool | None = None
+    parent: str = ""  # id of the GPU that a MIG instance is a part of
+    sources: dict[str, str] = {}  # group of numbers -> where they are read
+    unknown: dict[str, str] = {}  # number -> why it is not known of this device
+
+
+class ContainerFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    engine: str  # docker, podman
+    engine_version: str = ""
+    id: str
+    name: str = ""
+    image: str = ""
+    image_id: str = ""
+    cgroup: str = ""
+    network_mode: str = ""
+    started_at_us: int | None = None
+    cpus: float | None = None  # limits in force; None: none
+    cpu_list: str = ""
+    memory_bytes: int | None = None
+    memory_swap_bytes: int | None = None
+    pids: int | None = None
+    volumes: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    startup_s: float | None = None  # from asking for it to its first instruction
+    overhead: dict[str, float] = {}  # what the engine's own processes used for it, by number
+    unknown: dict[str, str] = {}
+
+
+class OperatorUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One operator of a recipe over all partitions, with the checkpoints of what it made. Work that was lost
+    and done again counts each time."""
+
+    index: int  # place in the recipe, from 0
+    name: str
+    wall_s: float = 0.0  # of all partitions together, which ran side by side
+    cpu_usec: int | None = None
+    memory_peak_bytes: int | None = None  # of the worker that needed the most
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    rows_in: int | None = None
+    rows_out: int | None = None
+    rejected: int = 0
+    partitions: int = 0  # that are through with it
+
+
+class StepUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a recipe's job used for none of its operators: cutting, reading, exporting, coordinating."""
+
+    name: str
+    wall_s: float | None = None  # None: it went on beside everything else
+    cpu_usec: int | None = None
+    memory_peak_bytes: int | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+
+
+OTHER_REASONS = "other reasons"  # each of a few rows, counted together
+
+
+class RejectReason(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Rows of a recipe's job that were rejected for one reason."""
+
+    operator: str = ""  # "": the rows could not be read
+    reason: str  # of the first of them
+    rows: int
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether no operator has seen the rows."""
+        return not self.operator and self.reason != OTHER_REASONS
+
+
+class OperatorTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the operators of a recipe used."""
+
+    at_us: int
+    operators: tuple[OperatorUse, ...] = ()  # in the order of the recipe
+    steps: tuple[StepUse, ...] = ()  # in the order in which they come
+    workers: int = 0
+    partitions: int = 0
+    largest_partition_bytes: int | None = None
+    job_dir: str = ""
+    runs: int = 0  # of the job, all of them counted here
+    rejects: tuple[RejectReason, ...] = ()  # the most frequent first
+
+
+class NodePart(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a job of several nodes used on one of them."""
+
+    node: str
+    usage: Usage = Usage()
+    processes: int | None = None  # that were taken into account
+    tasks: tuple[int, ...] = ()  # ranks
+    is_first: bool = False  # where its command was started
+    accounting: str = ""
+    error: str = ""  # why nothing, or not all, is known of it
+
+
+class NodeTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    at_us: int
+    nodes: tuple[NodePart, ...] = ()
+
+
+class ClusterAccount(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the cluster itself says a job used. Sampled by it: shown beside our numbers, never instead."""
+
+    source: str  # sacct
+    job_id: str
+    state: str = ""
+    exit_code: str = ""  # as it writes it: 3:0
+    elapsed_s: float | None = None
+    time_limit_s: float | None = None
+    cpu_usec: int | None = None
+    max_rss_bytes: int | None = None
+    asked_memory_bytes: int | None = None
+    allocated_cpus: int | None = None
+    nodes: tuple[str, ...] = ()
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    submitted_at_us: int | None = None
+    started_at_us: int | None = None
+    ended_at_us: int | None = None
+    is_shared: bool = False  # of an allocation in which other jobs ran too: not of this job alone
+    fields: dict[str, str] = {}  # whatever else, by its own names
+
+
+class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    threads: ThreadTable | None = None
+    endpoints: EndpointTable | None = None
+    memory: MemoryDepth | None = None
+    gpus: tuple[GpuFacts, ...] | None = None
+    container: ContainerFacts | None = None
+    operators: OperatorTable | None = None  # of a recipe
+    nodes: NodeTable | None = None  # of a job of several
+    cluster: ClusterAccount | None = None
+    unknown: dict[str, str] = {}  # part -> why there is nothing
+
+    def updated(self, newer: "Details") -> "Details":
+        """Parts that `newer` has take the place of ours, unless they turn out to be older: what waited in a
+        journal may come late."""
+        parts: dict[str, Any] = {
+            "threads": _latest(self.threads, newer.threads),
+            "endpoints": _latest(self.endpoints, newer.endpoints),
+            "memory": _latest(self.memory, newer.memory),
+            "gpus": self.gpus if newer.gpus is None else newer.gpus,
+            "container": newer.container or self.container,
+            "operators": _latest(self.operators, newer.operators),
+            "nodes": _latest(self.nodes, newer.nodes),
+            "cluster": newer.cluster or self.cluster,
+        }
+        unknown = {**self.unknown, **newer.unknown}
+        # Why there was nothing yet is no news once there is something.
+        return Details(
+            **parts, unknown={part: why for part, why in unknown.items() if parts.get(part) is None}
+        )
+
+
+_Table = TypeVar("_Table", ThreadTable, EndpointTable, MemoryDepth, OperatorTable, NodeTable)
+
+
+def _latest(ours: _Table | None, theirs: _Table | None) -> _Table | None:
+    if ours is None or theirs is None:
+        return theirs or ours
+    return ours if theirs.at_us < ours.at_us else theirs

@@ -1,0 +1,314 @@
+"""A job as asked for, how it was started, how it ended, and the record of all three."""
+
+import enum
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import fields
+
+from joblens.model.jobs.finding import Finding
+from joblens.model.jobs.run_link import FileStamp, RunLink
+
+BY_AFFINITY = "CPU affinity"  # how the mechanism begins that gives a job whole CPUs
+LOGOUT, SHUTDOWN = "logout", "shutdown"  # reasons of outcomes that systemd decided
+
+
+class Status(enum.StrEnum):
+    QUEUED = "queued"  # known, not started
+    RUNNING = "running"  # started, not ended
+    SUCCESS = "success"  # ended with exit code 0
+    FAILED = "failed"  # ended with another exit code or by a signal, out-of-memory included
+    TIMEOUT = "timeout"  # ended by joblens because its time was up
+    ERROR = "error"  # could not be started, or its host program raised
+    CANCELLED = "cancelled"  # ended because someone asked, or with the login session or the machine
+    MEASURED = "measured"  # joblens only looked on (attach), and how it ended is not known, or it goes on
+    LOST = "lost"  # its supervisor died and the outcome cannot be known
+
+    @property
+    def is_final(self) -> bool:
+        return self not in (Status.QUEUED, Status.RUNNING)
+
+    @property
+    def is_failure(self) -> bool:
+        """It ended, and not as it should have, as far as that is known."""
+        return self.is_final and self not in (Status.SUCCESS, Status.MEASURED)
+
+
+class Accounting(enum.StrEnum):
+    AUTO = "auto"
+    CGROUP = "cgroup"
+    PROCESS_TREE = "process_tree"
+
+
+class Granularity(enum.StrEnum):
+    SUMMARY = "summary"
+    TIME_SERIES = "time_series"
+
+
+class Requirements(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the user wrote that the job needs; None: nothing was written, so nothing is limited."""
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    gpus: int | None = None
+    pids: int | None = None
+    timeout_s: float | None = None
+    nodes: int | None = None  # it spans, where there are several; here it has this one
+
+
+class EarlySignal(Struct, frozen=True, omit_defaults=True):
+    """A signal to send some time before the time-out (`--signal USR1@60`)."""
+
+    signal: int
+    lead_s: float
+    is_grace: bool = False  # the lead is all the time it gets: at the time-out it is killed
+
+
+class ContainerJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job that runs inside a container which joblens makes for it."""
+
+    image: str
+    engine: str = ""  # docker, podman; '': the first that answers
+    socket: str = ""
+    name: str = ""
+    volumes: tuple[str, ...] = ()  # SOURCE:TARGET[:ro]
+    devices: tuple[str, ...] = ()  # PATH[:PATH[:rwm]]
+    network: str = ""
+    user: str = ""
+    workdir: str = ""
+    entrypoint: str = ""
+    pull: bool = False  # fetch the image first when it is not there
+
+
+class Owner(Struct, frozen=True):
+    """The process that looks after a job. Start time and boot id make a reused pid recognisable."""
+
+    host: str
+    pid: int
+    start_ticks: int
+    boot_id: str
+    pid_namespace: int = 0  # in which the pid counts; 0: not known
+
+
+EVERY_GPU = "all"  # among the devices of a job
+
+
+class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One command with its requirements. What is stored is already redacted (model.secrets)."""
+
+    uuid: str
+    argv: tuple[str, ...]
+    created_at_us: int
+    external_id: str | None = None
+    name: str = ""
+    tool: str = ""
+    script: str = ""
+    params: dict[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    is_shell: bool = False  # argv[0] is a shell line
+    cwd: str = ""
+    env: dict[str, str] = field(default_factory=dict)  # what was there and may be kept, and what was added
+    env_given: tuple[str, ...] = ()  # names in `env` that were asked for
+    requirements: Requirements = Requirements()
+    enforce: bool = True
+    accounting: Accounting = Accounting.AUTO
+    monitor: bool = True
+    granularity: Granularity = Granularity.SUMMARY
+    interval_s: float = 1.0
+    grace_s: float = 10.0
+    early_signal: EarlySignal | None = None
+    output_dir: str = ""
+    notify: tuple[str, ...] = ()
+    user: str = ""
+    background: bool = False  # waits in the store for the supervisor
+    created_by: Owner | None = None  # who is to start it; of a background job: who submitted it
+    run: RunLink | None = None  # of a workflow
+    inputs: tuple[FileStamp, ...] = ()  # files it was started with
+    gpu_devices: tuple[str, ...] = ()  # it was given; EVERY_GPU: all there are
+    command_digest: str = ""  # of everything that makes it do what it does; changed: it has to run again
+    limits_resources: bool = True  # False: of its requirements only the time-out is enforced
+    timeout_exit_code: int = 124  # what its record says when joblens ended it
+    oom_exit_code: int = 137
+    probes: tuple[str, ...] | None = None  # what is measured beside CPU, memory, I/O; None: the default
+    cpu_list: str = ""  # CPUs it is bound to: 0-3,8
+    container: ContainerJob | None = None
+    attached: str = ""  # what joblens only looked on at: process 42, container web, control group /x
+    grid_co2_g_per_kwh: float | None = None  # of the electricity it runs on, as the settings said
+    rerun_of: str = ""  # uuid of the job that it repeats
+    queue: str = ""  # it is for workers of that queue and has a ticket; its owner is whoever holds that
+    label: str = ""  # only workers with exactly this one run it; '': only workers without one
+    artifacts: tuple[str, ...] = ()  # patterns of files it leaves, relative to its working directory
+    outputs: tuple[str, ...] = ()  # paths of files it is said to make
+    seeds: dict[str, str] = field(
+        default_factory=dict
+    )  # of chance, as found in parameters, words, environment
+
+
+def is_of_workflow(job: Job) -> bool:
+    """Whether people know it as a job of a workflow. A command on a cluster has a run too, for itself."""
+    return job.run is not None and not job.run.is_command
+
+
+class Placement(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a cluster has put a job."""
+
+    engine: str  # ray, slurm
+    job_id: str = ""  # the cluster's own: 123, 123_4; of Ray: its task
+    cluster: str = ""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    nodes: tuple[str, ...] = ()
+    node_id: str = ""  # of Ray
+    is_allocation: bool = False  # it has other jobs beside this one, or one after the other
+    asked: dict[str, str] = field(default_factory=dict)  # what of the cluster: --mem=2G, CPU=2
+
+
+class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One start of a job: where it runs and what it needs to be found again after a crash."""
+
+    number: int = 1
+    started_at_us: int
+    started_mono_ns: int | None = None  # of the boot that `owner` names
+    owner: Owner
+    pid: int | None = None
+    pid_start_ticks: int | None = None
+    launcher_pid: int | None = None
+    launcher_start_ticks: int | None = None
+    accounting: str = ""  # cgroup-v2, cgroup-hybrid, cgroup-v1, process-tree, none, in-process
+    accounting_reason: str = ""  # why no control groups with all controllers; empty: it had them
+    groups: dict[str, str] = field(default_factory=dict)  # hierarchy -> directory of the job's group
+    base: dict[str, int] = field(default_factory=dict)  # counters of reused groups at the start
+    enforced_by: dict[str, str] = field(default_factory=dict)  # limit -> mechanism
+    logs_dir: str = ""  # holds stdout.log and stderr.log
+    kernel: str = ""
+    cpu_count: int | None = None
+    memory_total_bytes: int | None = None
+    gpu_count: int | None = None  # looked at where GPUs were asked for
+    gpu_devices: tuple[str, ...] = ()  # it was given, by a worker that chose them too
+    placement: Placement | None = None  # by a cluster
+    provenance: str = ""  # digest of what it ran in (model.provenance)
+
+
+class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the whole job used, exact unless `lower_bounds` or `estimates` names the number. None: unknown."""
+
+    cpu_total_usec: int | None = None
+    cpu_user_usec: int | None = None
+    cpu_system_usec: int | None = None
+    cpu_throttled_usec: int | None = None
+    memory_peak_bytes: int | None = None  # cannot be reclaimed
+    memory_kernel_peak_bytes: int | None = None  # as charged, page cache included
+    memory_largest_process_bytes: int | None = None
+    memory_mean_bytes: int | None = None
+    memory_file_peak_bytes: int | None = None  # page cache, which can be reclaimed
+    faults_minor: int | None = None
+    faults_major: int | None = None
+    oom_kills: int | None = None
+    io_read_bytes: int | None = None
+    io_write_bytes: int | None = None
+    io_read_ops: int | None = None
+    io_write_ops: int | None = None
+    io_call_read_bytes: int | None = None
+    io_call_write_bytes: int | None = None
+    io_call_reads: int | None = None
+    io_call_writes: int | None = None
+    processes_peak: int | None = None
+    threads_peak: int | None = None
+    open_files_peak: int | None = None
+    context_switches_voluntary: int | None = None
+    context_switches_involuntary: int | None = None
+    cpu_pressure_usec: int | None = None
+    memory_pressure_usec: int | None = None
+    io_pressure_usec: int | None = None
+    pids_limit_events: int | None = None
+    network_rx_bytes: int | None = None
+    network_tx_bytes: int | None = None
+    network_rx_packets: int | None = None
+    network_tx_packets: int | None = None
+    gpu_memory_peak_bytes: int | None = None  # the job's own, over all its GPUs at once
+    gpu_busy_usec: int | None = None  # added up over its GPUs
+    gpu_energy_uj: int | None = None  # its share of what its GPUs drew
+    energy_package_uj: int | None = None  # its share, by CPU time, of what the processors drew
+    energy_dram_uj: int | None = None
+    co2_mg: int | None = None  # with the job's grid factor
+    instructions: int | None = None
+    cycles: int | None = None
+    cpu_migrations: int | None = None
+    memory_rss_sum_peak_bytes: int | None = None  # of imported files alone; shared pages count several times
+    sources: dict[str, str] = field(default_factory=dict)  # number or group of numbers -> where read
+    unknown: dict[str, str] = field(default_factory=dict)  # number -> why it is None
+    lower_bounds: tuple[str, ...] = ()
+    estimates: tuple[str, ...] = ()  # numbers that may be above or below the truth
+    memory_peak_basis: str = ""  # unreclaimable; '': an older joblens, or another system, mapped files in it
+    shared: bool = False  # in-process measurements that overlapped
+
+
+# Every number of Usage, in order.
+USAGE_NUMBERS: tuple[str, ...] = tuple(
+    number.name
+    for number in fields(Usage)
+    if number.name not in ("sources", "unknown", "lower_bounds", "estimates", "memory_peak_basis", "shared")
+)
+
+
+class Artifact(Struct, frozen=True, omit_defaults=True):
+    path: str  # relative to the working directory
+    bytes: int
+    sha256: str = ""  # of files that are not too large to read for it
+
+
+class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How it ended. Written once."""
+
+    status: Status
+    ended_at_us: int
+    duration_s: float
+    exit_code: int | None = None
+    signal: int | None = None
+    # exited, signal, timeout, out-of-memory, limit, cancelled, logout, shutdown, not-started, measured, lost
+    reason: str = ""
+    error: str | None = None
+    has_result: bool = False
+    usage: Usage = Usage()
+    profile: dict[str, Any] | None = None  # analysis.profile
+    findings: tuple[Finding, ...] = ()
+    samples: int = 0
+    sampling_interval_s: float | None = None  # the real spacing
+    leftovers: int = 0  # processes that outlived the main one
+    stdout_bytes: int | None = None
+    stderr_bytes: int | None = None
+    stderr_tail: str = ""
+    stdout_tail: str = ""  # of jobs that ran on a worker
+    artifacts: tuple[Artifact, ...] = ()  # files that matched its patterns and are newer than its start
+    worker: str = ""  # that ran it
+    work_dir: str = ""  # where, on that machine, if it was a folder of the job's own
+    outputs: tuple[FileStamp, ...] = ()  # files that it was said to make, as it left them
+    inputs: tuple[FileStamp, ...] = ()  # those of the job whose content was read beside it, with digests
+
+
+class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything known about one job."""
+
+    number: int | None = None  # small integer, given by the store
+    status: Status
+    job: Job
+    attempt: Attempt | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def gpu_devices(self) -> tuple[str, ...]:
+        """Those it was given; a job that waited in a queue was recorded before its worker chose them."""
+        return (self.attempt.gpu_devices if self.attempt is not None else ()) or self.job.gpu_devices
+
+    @property
+    def inputs(self) -> tuple[FileStamp, ...]:
+        """Files it was started with, with digests where their content was read. One that is only named by
+        its command and that it wrote is what it makes, not what it reads."""
+        outcome = self.outcome
+        if outcome is None:
+            return self.job.inputs
+        read = {each.path: each for each in outcome.inputs}
+        made = {each.path for each in outcome.outputs}
+        kept = (each for each in self.job.inputs if not (each.is_guess and each.path in made))
+        return tuple(read.get(each.path, each) for each in kept)

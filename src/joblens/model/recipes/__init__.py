@@ -1,0 +1,1 @@
+"""A recipe, its plan, events and snapshots."""

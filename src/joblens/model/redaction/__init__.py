@@ -1,0 +1,1 @@
+"""Secrets: which texts are secret, and how they are taken out."""

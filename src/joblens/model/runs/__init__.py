@@ -1,0 +1,1 @@
+"""A workflow, its plan and its runs."""

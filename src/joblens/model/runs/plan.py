@@ -1,0 +1,129 @@
+"""A workflow after expansion: every job by itself, names resolved to places in the lists.
+
+Made to be small: a hundred thousand jobs wait in memory. Requirements, handlers and environments are
+shared between jobs, never copied."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from joblens.model.delivery import RetryLost
+from joblens.model.jobs.job import ContainerJob, Requirements
+from joblens.model.runs.workflow_spec import (
+    ActionSpec,
+    ExecutionSpec,
+    FailureHandler,
+    HashMode,
+    MonitorSpec,
+    Stdio,
+    WhenBlockedFails,
+)
+
+
+class PlannedFile(Struct, frozen=True, gc=False):
+    name: str
+    path: str  # as written; relative to the directory the run is started in
+    producer: int = -1  # the job that makes it; -1: it has to be there
+
+
+class PlannedData(Struct, frozen=True):
+    """User data: JSON that jobs hand to each other."""
+
+    name: str
+    data: Any = None  # what the spec says it is at the start
+    is_ephemeral: bool = False
+    producer: int = -1
+
+
+class PlannedDataset(Struct, frozen=True):
+    """A directory that any number of jobs fill. It is finalized (counted and hashed) when all have succeeded;
+    jobs that read it start after that."""
+
+    name: str
+    path: str  # as written; relative to the directory the run is started in
+    hash_mode: HashMode = HashMode.MANIFEST
+    producers: tuple[int, ...] = ()  # jobs that fill it, ascending; (): it has to be there
+    description: str = ""
+
+
+class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """`depends_on` has everything that must succeed first, whether named, matched by a regex, or the maker of
+    a file, of user data or of a dataset: places in `Plan.jobs`, ascending, each once."""
+
+    name: str
+    command: str  # with paths of files and datasets; `${user_data.input.N}` is resolved when it starts
+    depends_on: tuple[int, ...] = ()
+    invocation_script: str = ""
+    requirements: Requirements = Requirements()
+    requirements_name: str = ""  # '': none written, or written in the job itself
+    failure_handler: FailureHandler | None = None
+    when_blocked_fails: WhenBlockedFails = WhenBlockedFails.WAIT
+    supports_termination: bool = False
+    input_files: tuple[int, ...] = ()  # places in Plan.files
+    output_files: tuple[int, ...] = ()
+    input_user_data: tuple[int, ...] = ()  # places in Plan.user_data
+    output_user_data: tuple[int, ...] = ()
+    input_datasets: tuple[int, ...] = ()  # places in Plan.datasets
+    output_datasets: tuple[int, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)  # of the workflow and of the job together
+    priority: int = 0
+    stdio: Stdio | None = None  # None: as the workflow's execution_config says
+    label: str = ""
+    spec_job: int = 0  # which entry of the file it came from
+    parameter_names: tuple[str, ...] = ()
+    parameter_values: tuple[Any, ...] = ()  # it was expanded with; a dictionary for each job would be large
+    scheduler: str = ""
+    queue: str = ""  # of the workers it is for; '': whatever the run says
+    retry_lost: RetryLost | None = None  # None: as the settings say
+    spawned_by: int = -1  # the job that added it while the run went on; -1: the file has it
+    container: ContainerJob | None = None  # None: it runs on the machine itself
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return dict(zip(self.parameter_names, self.parameter_values, strict=True))
+
+
+class PlannedAction(Struct, frozen=True):
+    spec: ActionSpec
+    jobs: tuple[int, ...] = ()  # named or matched; () with a workflow trigger
+
+
+class Declared(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Declarations of the file that jobs refer to by name, used or not: jobs added later may use them."""
+
+    entries: int = 0  # of `jobs` in the file
+    requirements: dict[str, Requirements] = field(default_factory=dict)
+    failure_handlers: dict[str, FailureHandler] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)  # of the workflow
+    container: ContainerJob | None = None  # of jobs that say nothing of one
+
+
+class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    jobs: Sequence[PlannedJob]  # a tuple, or the list of a plan that grows
+    description: str = ""
+    user: str = ""
+    files: tuple[PlannedFile, ...] = ()
+    user_data: tuple[PlannedData, ...] = ()
+    datasets: tuple[PlannedDataset, ...] = ()
+    actions: tuple[PlannedAction, ...] = ()
+    monitor: MonitorSpec = MonitorSpec()
+    execution: ExecutionSpec = ExecutionSpec()
+    use_pending_failed: bool = False
+    slurm_schedulers: tuple[dict[str, Any], ...] = ()
+    slurm_defaults: dict[str, Any] = field(default_factory=dict)
+    other: dict[str, Any] = field(default_factory=dict)
+    declared: Declared = Declared()
+
+
+def growing(plan: Plan) -> Plan:
+    """Returns the plan with a list of jobs that `grow` extends: all holders of the plan see new jobs."""
+    return replace(plan, jobs=list(plan.jobs))
+
+
+def grow(plan: Plan, jobs: Sequence[PlannedJob]) -> None:
+    """Adds jobs to a plan made by `growing`."""
+    assert isinstance(plan.jobs, list), "only a growing plan takes jobs"
+    plan.jobs.extend(jobs)

@@ -1,0 +1,337 @@
+"""A workflow that was created, one run of it, and the facts that are appended while it runs.
+
+The state of a run is never stored: it is its plan, the records of its jobs and its events, put together again
+(`engine.replay`). So a run that was killed at any moment goes on from what had been recorded."""
+
+import enum
+from typing import Any
+
+from msgspec import Struct, field
+
+from joblens.model.clusters.placing import Placed
+from joblens.model.jobs.job import Owner, Status
+from joblens.model.runs.workflow_spec import HashMode, JobSpec
+
+COMMAND = "command"  # format of a run that is one command on a cluster, and of the workflow that has them
+
+
+class JobState(enum.IntEnum):
+    """Of a job within a run. The numbers are those other tools know."""
+
+    UNINITIALIZED = 0
+    BLOCKED = 1  # waits for other jobs, files or user data
+    READY = 2  # could start; resources are not free yet, or it waits for its next attempt
+    PENDING = 3  # handed to the agent, not begun
+    RUNNING = 4
+    COMPLETED = 5
+    FAILED = 6
+    CANCELED = 7  # never ran: something it needs failed, or the run was ended
+    TERMINATED = 8  # ended by joblens: its time was up, or someone asked
+    DISABLED = 9  # left out of this run by --only, --skip or --until
+    PENDING_FAILED = 10  # failed in a way no handler knows; someone has to decide
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+    @property
+    def is_final(self) -> bool:
+        return self >= JobState.COMPLETED
+
+
+class RunStatus(enum.StrEnum):
+    CREATED = "created"
+    RUNNING = "running"
+    COMPLETED = "completed"  # every job that was to run succeeded
+    FAILED = "failed"  # some did not
+    STOPPED = "stopped"  # someone asked for its end before all was done; `joblens resume` goes on
+
+
+class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A spec that was brought in. A file that is run again under the same name is the same workflow."""
+
+    uuid: str
+    name: str
+    created_at_us: int
+    number: int | None = None  # given by the store
+    user: str = ""
+    description: str = ""
+    source: str = ""  # absolute path of the file; '' when there was none
+    format: str = "yaml"
+
+    @property
+    def is_of_commands(self) -> bool:
+        """It holds single commands that ran on a cluster: lists of workflows leave it out."""
+        return self.format == COMMAND
+
+
+class SlurmChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a run asks Slurm for places, as far as it was said on the command line; the spec says the rest."""
+
+    packing: str = ""  # jobs: one sbatch each (arrays for sweeps); allocations: many in each; '': what suits
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""  # features that nodes must have
+    nodes: int | None = None  # of each allocation
+    allocations: int | None = None
+    time_s: float | None = None  # walltime of each allocation
+    options: tuple[str, ...] = ()  # more for sbatch, as written: --constraint=ib
+
+
+class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The options of a run. Recorded when it is created and at every start (`RunStarted`), so that the
+    next driver starts with the latest ones."""
+
+    output_dir: str = "output"
+    cwd: str = ""
+    most_jobs: int | None = None
+    cpus: float | None = None  # offered; None: what the machine has
+    memory_bytes: int | None = None
+    gpus: tuple[str, ...] | None = None  # devices offered
+    time_s: float | None = None
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    until: tuple[str, ...] = ()
+    parameters: dict[str, Any] = field(default_factory=dict)
+    enforce: bool = True
+    monitor: bool = True
+    probes: str | None = None  # as model.probe_choice reads it; None: as the settings say
+    interrupt: str = "drain"  # what the first Ctrl-C does: drain or kill
+    engine: str = "local"  # who carries out its jobs: this process, workers of a queue (celery), ray, slurm
+    queue: str = ""  # for jobs that name none; '': as the settings say
+    broker: str = ""  # without password and other secrets; '': as the settings say
+    retry_lost: str = ""  # safe or never, for jobs that do not say; '': as the settings say
+    labels: tuple[str, ...] = ()  # of jobs that its own workers run beside those without a label
+    notify: str = ""  # command to run at its end; one with a secret in it is not recorded
+    address: str = ""  # of a Ray cluster; '': as the settings say, else one of its own
+    slurm: SlurmChoice = SlurmChoice()
+
+
+class RaisedRequest(Struct, frozen=True, omit_defaults=True):
+    """Memory and time that a job asks for instead of what its file says, in all attempts after `attempt`
+    (0: in all). None: as before."""
+
+    index: int
+    attempt: int
+    memory_bytes: int | None = None
+    timeout_s: float | None = None
+    why: str = ""
+
+
+class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    uuid: str
+    workflow_uuid: str
+    created_at_us: int
+    number: int | None = None  # 1, 2, … within its workflow, given by the store
+    workflow_number: int | None = None  # filled when read
+    spec_text: str = ""  # the file as it was, without what is secret in it
+    is_redacted: bool = False  # something was taken out of it, its tables or its parameters
+    spec_format: str = "yaml"
+    tables: dict[str, Any] = field(default_factory=dict)  # files the spec names for parameters, as they were
+    jobs: int = 0  # how many the plan has
+    selected: int | None = None  # of these, by --only, --skip and --until; None: all
+    options: RunOptions = RunOptions()
+    # A run that repeats part of an earlier one: the others keep the outcome they had there.
+    base_run_uuid: str | None = None
+    again: tuple[int, ...] | None = None  # places of the jobs to run again; None: all
+    # Jobs that keep a success of yet another run: its UUID, and (place here, place there) of each.
+    kept_from: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    user: str = ""
+    host: str = ""
+    # Filled from its events when read:
+    status: RunStatus = RunStatus.CREATED
+    started_at_us: int | None = None
+    ended_at_us: int | None = None
+    owner: Owner | None = None  # of the last start
+    logs_dir: str = ""  # absolute, with a folder for each attempt; '': not started, or by an earlier version
+    # Jobs that were added while it ran, batch by batch; `jobs` counts them.
+    spawned: "tuple[JobsSpawned, ...]" = ()
+    raised: tuple[RaisedRequest, ...] = ()  # oldest first; lists of runs leave it out
+
+    @property
+    def declared_jobs(self) -> int:
+        """How many jobs the file alone stands for."""
+        return self.spawned[0].first if self.spawned else self.jobs
+
+    @property
+    def is_command(self) -> bool:
+        return self.spec_format == COMMAND
+
+
+# ---- facts that are appended to a run -------------------------------------------------------------------
+
+
+class RunStarted(Struct, frozen=True, tag="started", omit_defaults=True):
+    owner: Owner
+    cpus: float = 0.0  # offered
+    memory_bytes: int = 0
+    gpus: tuple[str, ...] = ()
+    logs_dir: str = ""  # for the output of its jobs; '' in events of earlier versions
+    options: RunOptions | None = None  # in effect from now on, without parameters, which do not change
+
+
+class StopAskedFor(Struct, frozen=True, tag="stop", omit_defaults=True):
+    """`how`: drain (start nothing more) or kill. `ended`: (index, attempt) of what was under way and is ended
+    with the run: it has to run again when the run goes on."""
+
+    how: str
+    by: str = ""
+    ended: tuple[tuple[int, int], ...] = ()
+
+
+class JobCancelled(Struct, frozen=True, tag="job-cancelled", omit_defaults=True):
+    """Someone wants this job gone, whether it runs or waits: it is not started any more in this run."""
+
+    index: int
+    by: str = ""
+
+
+class RequirementsRaised(Struct, frozen=True, tag="raised", omit_defaults=True):
+    """Jobs get more memory or time from their next attempt on."""
+
+    jobs: tuple[RaisedRequest, ...]
+    by: str = ""
+
+
+class JobsReset(Struct, frozen=True, tag="reset", omit_defaults=True):
+    """These jobs run again when the run is resumed, whatever came of them: (index, number of the last
+    attempt; 0: it has none in this run)."""
+
+    jobs: tuple[tuple[int, int], ...]
+    by: str = ""
+
+
+class OutputsMissing(Struct, frozen=True, tag="outputs-missing"):
+    """The job succeeded but did not make what it was to make: it counts as failed."""
+
+    index: int
+    attempt: int
+    paths: tuple[str, ...]
+
+
+class UserDataSet(Struct, frozen=True, tag="user-data"):
+    name: str
+    data: Any
+    job_uuid: str = ""  # who set it
+    private: str = ""  # the file in the store's spool folder that has the value where it is secret
+
+
+class DatasetFinalized(Struct, frozen=True, tag="dataset-finalized", omit_defaults=True):
+    """A dataset was counted and hashed after its producers had succeeded; or `error` says why that failed."""
+
+    place: int  # in Plan.datasets
+    name: str
+    path: str
+    hash_mode: HashMode
+    files: int = 0
+    bytes: int = 0
+    sha256: str = ""  # '' with HashMode.NONE
+    duration_s: float = 0.0
+    error: str = ""
+
+
+class JobsSpawned(Struct, frozen=True, kw_only=True, tag="spawned", omit_defaults=True):
+    """A running job, the orchestrator, added jobs to its run. Without jobs: its lineage's final state."""
+
+    orchestrator: int  # index in the plan
+    attempt: int
+    lineage: str
+    iteration: int  # of the lineage: how many batches it has with this one
+    first: int  # index in the plan of the first job
+    jobs: tuple[JobSpec, ...] = ()  # without secrets
+    state: Any = None  # of the lineage
+    token: str = ""  # tells two batches apart that were written at the same moment
+    job_uuid: str = ""  # the attempt that added them
+    private: str = ""  # file in the store's spool folder with jobs and state where they hold secrets
+
+
+class ActionRan(Struct, frozen=True, tag="action"):
+    """One command of an action has ended."""
+
+    action: int
+    command: int
+    job_uuid: str
+    status: Status
+    worker: str = ""  # that ran it; '': the process that drives the run
+
+
+class RecoveryRan(Struct, frozen=True, tag="recovery"):
+    index: int
+    attempt: int  # the one that had failed
+    job_uuid: str
+    status: Status
+
+
+class WorkPlaced(Struct, frozen=True, tag="placed", omit_defaults=True):
+    """A cluster was asked for places: for these jobs, or for an allocation that serves a queue."""
+
+    placed: tuple[Placed, ...]
+
+
+class PlacesWait(Struct, frozen=True, tag="places-wait"):
+    """Why the cluster lets these wait, by its own id of each; told when it is another reason than before."""
+
+    whys: dict[str, str]
+
+
+class PlaceEnded(Struct, frozen=True, tag="place-ended", omit_defaults=True):
+    """One of them is over, by the cluster's own word."""
+
+    job_id: str
+    word: str = ""
+    is_gone: bool = False  # it did not come to its own end
+    others: tuple[str, ...] = ()  # that are over as well, in the same way
+
+    @property
+    def job_ids(self) -> tuple[str, ...]:
+        return (self.job_id, *self.others)
+
+
+class RunEnded(Struct, frozen=True, tag="ended"):
+    status: RunStatus
+
+
+RunFact = (
+    RunStarted
+    | StopAskedFor
+    | JobCancelled
+    | RequirementsRaised
+    | JobsReset
+    | OutputsMissing
+    | UserDataSet
+    | DatasetFinalized
+    | JobsSpawned
+    | ActionRan
+    | RecoveryRan
+    | WorkPlaced
+    | PlacesWait
+    | PlaceEnded
+    | RunEnded
+)
+
+
+class RunEvent(Struct, frozen=True):
+    """`uuid` makes applying it twice harmless."""
+
+    uuid: str
+    run_uuid: str
+    at_us: int
+    fact: RunFact
+
+
+class JobResult(Struct, frozen=True, omit_defaults=True):
+    """The little that putting a run together needs of each attempt, read without the whole record."""
+
+    index: int
+    attempt: int
+    number: int
+    job_uuid: str
+    status: Status
+    exit_code: int | None = None
+    reason: str = ""
+    began_at_us: int = 0
+    duration_s: float | None = None
+    cpu_usec: int | None = None
+    memory_bytes: int | None = None
+    tries: int = 1  # one more for each worker that did not finish it

@@ -1,0 +1,1 @@
+"""Units, ids and other small values."""

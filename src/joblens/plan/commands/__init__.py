@@ -1,0 +1,1 @@
+"""Texts of commands: parameters, references, quoting, patterns."""

@@ -1,0 +1,162 @@
+"""Parameters as people write them into the values they stand for, and the combinations of several.
+
+The order is part of the contract: parameters in the order they were written, the last one varies fastest."""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from msgspec import json
+
+from joblens.model.runs.workflow_spec import ParameterMode
+
+Value = int | float | str
+
+# A slip of the keyboard (0:1000000000) must not fill the memory.
+MOST_COMBINATIONS = 2_000_000
+
+_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+_RANGE = re.compile(rf"({_NUMBER})\s*:\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")
+_RANGE_BEGUN = re.compile(rf"{_NUMBER}\s*:")
+# A number that would look different when printed again (007, 3.10) is an id or a version: it stays text.
+_INT = re.compile(r"[-+]?(?:0|[1-9]\d*)")
+_FLOAT = re.compile(r"[-+]?(?:0|[1-9]\d*)?\.(?:\d*[1-9]|0)|[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
+_LIST_ITEM = re.compile(r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,'"\[\]]*))\s*(,|$)""")
+_ESCAPED = re.compile(r"\\(.)")
+PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+class BadParameter(ValueError):
+    """A parameter that stands for no values; the message says why."""
+
+
+def values_of(written: Any, files: Mapping[str, Any]) -> list[Value]:
+    """`files` has the values of each `@file`, by '@' and the path as written."""
+    if isinstance(written, list | tuple):
+        return _some([_plain(item) for item in written], written)
+    if not isinstance(written, str):
+        return [_plain(written)]
+    text = written.strip()
+    if text.startswith("{") and text.endswith("}"):
+        text = text[1:-1].strip()
+    if text.startswith("@"):
+        if text not in files:
+            raise BadParameter(f"the values of '{text}' were not read")
+        return _some([_from_table(item) for item in files[text]], text)
+    if text.startswith("["):
+        return _some(_listed(text), text)
+    match = _RANGE.fullmatch(text)
+    if match is not None:
+        return _ranged(text, *match.groups())
+    if _RANGE_BEGUN.match(text):
+        raise BadParameter(f"'{text}' is not a range; write first:last or first:last:step, all numbers")
+    return [typed(text)]
+
+
+def typed(text: str) -> Value:
+    """'3' is a number, '0.5' too, 'x' is text, and so is '007'."""
+    if _INT.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text
+
+
+def _plain(item: Any) -> Value:
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, int | float | str):
+        return item
+    what = "nothing" if item is None else "a list" if isinstance(item, list) else "a mapping"
+    raise BadParameter(f"a value must be a number or text, not {what}")
+
+
+def _from_table(item: Any) -> Value:
+    """Text is read as a number where it is one; what JSON has nested stands for its JSON text."""
+    if isinstance(item, str):
+        return typed(item.strip())
+    if item is None or isinstance(item, list | dict):
+        return json.encode(item).decode()
+    return _plain(item)
+
+
+def _some(values: list[Value], written: Any) -> list[Value]:
+    if not values:
+        raise BadParameter(f"{written!r} has no values" if isinstance(written, str) else "the list is empty")
+    return values
+
+
+def _listed(text: str) -> list[Value]:
+    if not text.endswith("]"):
+        raise BadParameter(f"the list '{text}' does not end with ']'")
+    inside, values, position = text[1:-1].strip(), [], 0
+    while position < len(inside):
+        match = _LIST_ITEM.match(inside, position)
+        if match is None:
+            raise BadParameter(
+                f"'{text}' is not a list; write [1, 2] or ['a', 'b']; what is unclear begins at"
+                f" '{inside[position : position + 20].strip()}'"
+            )
+        single, double, bare, _ = match.groups()
+        quoted = single if single is not None else double
+        if quoted is None and not bare.strip():
+            raise BadParameter(f"the list '{text}' has an empty item")
+        values.append(typed(bare.strip()) if quoted is None else _ESCAPED.sub(r"\1", quoted))
+        position = match.end()
+    return values
+
+
+def _ranged(text: str, first: str, last: str, step: str | None) -> list[Value]:
+    """Inclusive. Counted in decimals, so that 0:1:0.1 has 0.3 and not 0.30000000000000004."""
+    start, stop, width = Decimal(first), Decimal(last), Decimal(step or "1")
+    if width == 0:
+        raise BadParameter(f"the step of '{text}' is 0")
+    if (stop - start) * width < 0:
+        hint = f"; write {first}:{last}:-1 to count down" if step is None else ""
+        raise BadParameter(f"the range '{text}' has no values{hint}")
+    steps = (stop - start) / width + Decimal("1e-10")
+    if steps >= MOST_COMBINATIONS:
+        raise BadParameter(f"the range '{text}' has more than {MOST_COMBINATIONS:,} values")
+    is_whole = all(re.fullmatch(r"[-+]?\d+", part) for part in (first, last, step or "1"))
+    numbers = (start + place * width for place in range(int(steps) + 1))
+    return [int(number) if is_whole else float(number) for number in numbers]
+
+
+def combinations(values: Mapping[str, Sequence[Value]], mode: ParameterMode) -> Iterator[tuple[Value, ...]]:
+    """One tuple a job, in the order of the names."""
+    if mode is ParameterMode.ZIP:
+        lengths = {name: len(each) for name, each in values.items()}
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise BadParameter(f"parameter_mode zip needs equally many values of each: {told}")
+        return zip(*values.values(), strict=True)
+    count = 1
+    for each in values.values():
+        count *= len(each)
+    if count > MOST_COMBINATIONS:
+        raise BadParameter(
+            f"the parameters have {count:,} combinations; at most {MOST_COMBINATIONS:,} are made"
+        )
+    return itertools.product(*values.values())
+
+
+def rows_of(rows: Sequence[Any]) -> tuple[tuple[str, ...], list[tuple[Value, ...]]]:
+    """The column names of a table and its rows as combinations."""
+    if not rows:
+        raise BadParameter("the table has no rows")
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise BadParameter(f"row {number} of the table is no mapping of names to values")
+    names = tuple(rows[0])
+    for name in names:
+        if not PARAMETER_NAME.fullmatch(name):
+            raise BadParameter(f"the table's column '{name}' cannot be a parameter's name")
+    combined = []
+    for number, row in enumerate(rows, 1):
+        if row.keys() != rows[0].keys():
+            odd = ", ".join(repr(name) for name in sorted(row.keys() ^ rows[0].keys()))
+            raise BadParameter(f"row {number} of the table differs from the first in {odd}")
+        combined.append(tuple(_from_table(row[name]) for name in names))
+    return names, combined

@@ -1,0 +1,1 @@
+"""Stages, disk use and changes of recipes."""

@@ -1,0 +1,96 @@
+"""What differs between two recipes, as far as it matters to a job that is gone on with."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import asdict
+
+from joblens.model.recipes.recipe import OperatorCall, PartitionSettings, Recipe
+
+# Where and how fast the work is done, what is told about it, and how it was written.
+_FREE = frozenset(
+    (
+        "name",
+        "executor",
+        "executor_type",
+        "np",
+        "ray_address",
+        "auto_configure",
+        "memory_budget_bytes",
+        "max_rejects",
+        "is_strict_preflight",
+        "job_id",
+        "resume",
+        "ignored",
+        "work_dir",
+        "process",
+        "partition",
+    )
+)
+_FREE_OF_PARTITION = frozenset(("max_concurrent_partitions", "max_retries"))
+_WORDS = {
+    "keep_stats": "keep_stats_in_res_ds",
+    "trace": "open_tracer",
+    "trace_rows": "trace_num",
+    "trace_operators": "op_list_to_trace",
+    "delimiter": "load_dataset_kwargs.delimiter",
+    "log_events": "event_logging.enabled",
+    "export_shard_bytes": "export_shard_size",
+    "is_strict": "--strict",
+}
+_NOTHING = object()
+
+
+def recipe_changes(before: Recipe, after: Recipe) -> list[str]:
+    """One line for each: what it was and what it is. []: `after` can go on with the work of `before`."""
+    old, new = asdict(before), asdict(after)
+    changed = [
+        f"{_WORDS.get(name, name)} was {_shown(old[name])}, is {_shown(new[name])}"
+        for name in old
+        if name not in _FREE and name != "checkpoint" and old[name] != new[name]
+    ]
+    return [
+        *changed,
+        *_inside("checkpoint", asdict(before.checkpoint), asdict(after.checkpoint)),
+        *_partition_changes(before.partition, after.partition),
+        *_operator_changes(before.process, after.process),
+    ]
+
+
+def _inside(section: str, old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    return [
+        f"{section}.{name} was {_shown(old.get(name, _NOTHING))}, is {_shown(new.get(name, _NOTHING))}"
+        for name in {**old, **new}
+        if old.get(name, _NOTHING) != new.get(name, _NOTHING)
+    ]
+
+
+def _partition_changes(before: PartitionSettings, after: PartitionSettings) -> list[str]:
+    old, new = (
+        {name: value for name, value in asdict(each).items() if name not in _FREE_OF_PARTITION}
+        for each in (before, after)
+    )
+    return _inside("partition", old, new)
+
+
+def _operator_changes(before: Sequence[OperatorCall], after: Sequence[OperatorCall]) -> list[str]:
+    changes = []
+    for place, (old, new) in enumerate(zip(before, after, strict=False), 1):
+        if old.name != new.name:
+            changes.append(f"operator {place} was {old.name}, is {new.name}")
+        else:
+            changes += _inside(f"operator {place}, {old.name}", old.params, new.params)
+    kept = min(len(before), len(after))
+    changes += [f"operator {call.index + 1}, {call.name}, is not there any more" for call in before[kept:]]
+    changes += [f"operator {call.index + 1}, {call.name}, is new" for call in after[kept:]]
+    return changes
+
+
+def _shown(value: Any) -> str:
+    if value is _NOTHING or value is None or value == "":
+        return "not said"
+    if isinstance(value, tuple | list):
+        return ", ".join(str(each) for each in value) or "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

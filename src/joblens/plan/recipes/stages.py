@@ -1,0 +1,95 @@
+"""A recipe's operators in stages, where rows are kept on the way, and the graph of what is done."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from joblens.model.recipes.recipe import CheckpointSettings, CheckpointStrategy, OperatorCall, Stage
+from joblens.plan.workflows.plan_document import shown_params
+
+# Operators of these kinds have to see all partitions before they can say which rows stay.
+GLOBAL_KINDS = ("deduplicator", "selector")
+
+
+def stages_of(kinds: Sequence[str]) -> tuple[Stage, ...]:
+    """`kinds`: of the operators, in order. A global operator closes a stage, which may be empty; behind the
+    last of them there is always one more, which is exported."""
+    stages: list[Stage] = []
+    first = 0
+    for index, kind in enumerate(kinds):
+        if kind in GLOBAL_KINDS:
+            stages.append(Stage(index=len(stages), first=first, end=index, closing=index))
+            first = index + 1
+    return (*stages, Stage(index=len(stages), first=first, end=len(kinds)))
+
+
+def checkpoint_after(
+    process: Sequence[OperatorCall], stages: Sequence[Stage], settings: CheckpointSettings
+) -> tuple[int, ...]:
+    """Operators whose result is kept, by index."""
+    match settings.strategy:
+        case CheckpointStrategy.EVERY_OP:
+            return tuple(range(len(process)))
+        case CheckpointStrategy.EVERY_N_OPS:
+            return tuple(call.index for call in process if (call.index + 1) % settings.n_ops == 0)
+        case CheckpointStrategy.EVERY_PARTITION:
+            return tuple(stage.end - 1 for stage in stages if stage.end > stage.first)
+        case CheckpointStrategy.MANUAL:
+            return tuple(call.index for call in process if call.name in settings.op_names)
+        case CheckpointStrategy.DISABLED:
+            return ()
+
+
+# ---- the graph --------------------------------------------------------------------------------------------
+
+
+def dag_document(
+    process: Sequence[OperatorCall],
+    kinds: Sequence[str],
+    partition_ids: Sequence[int],
+    created_at: float,
+) -> dict[str, Any]:
+    """What `dag_execution_plan.json` says: one node for each operator on each partition, one for each global
+    operator. They are in an order in which they can be done."""
+    nodes = {node["node_id"]: node for node in _nodes(process, kinds, partition_ids)}
+    return {"nodes": nodes, "metadata": {"created_at": created_at, "total_nodes": len(nodes)}}
+
+
+def node_id(call: OperatorCall, kind: str, partition_id: int) -> str:
+    """Operators on partitions count from 1 here, global ones from 0: so do readers of such files."""
+    if kind in GLOBAL_KINDS:
+        return f"sg_{call.index:03d}_{call.name}"
+    return f"op_{call.index + 1:03d}_{call.name}_partition_{partition_id}"
+
+
+def _nodes(
+    process: Sequence[OperatorCall], kinds: Sequence[str], partition_ids: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    # What has to be done before the next operator on a partition.
+    before: dict[int, list[str]] = {partition_id: [] for partition_id in partition_ids}
+    for call, kind in zip(process, kinds, strict=True):
+        if kind in GLOBAL_KINDS:
+            ident = node_id(call, kind, 0)
+            needed = list(dict.fromkeys(each for ids in before.values() for each in ids))
+            yield _node(ident, call, kind, None, needed)
+            before = {partition_id: [ident] for partition_id in partition_ids}
+            continue
+        for partition_id in partition_ids:
+            ident = node_id(call, kind, partition_id)
+            yield _node(ident, call, kind, partition_id, before[partition_id])
+            before[partition_id] = [ident]
+
+
+def _node(
+    ident: str, call: OperatorCall, kind: str, partition_id: int | None, needed: list[str]
+) -> dict[str, Any]:
+    return {
+        "node_id": ident,
+        "operation_name": call.name,
+        "node_type": "scatter_gather" if partition_id is None else "partition_operation",
+        "partition_id": partition_id,
+        "config": shown_params(call.params),
+        "dependencies": needed,
+        "execution_order": call.index + 1,
+        "estimated_duration": 0,
+        "metadata": {"operation_idx": call.index, "operation_type": kind},
+    }

@@ -1,0 +1,1 @@
+"""Requests to Slurm: terms, packing, scripts."""

@@ -1,0 +1,1 @@
+"""Commands and parameters of tools."""

@@ -1,0 +1,309 @@
+"""Names into places: what each expanded job depends on, reads and makes."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from posixpath import normpath
+
+from msgspec import Struct
+
+from joblens.model.runs.workflow_spec import JobSpec
+from joblens.plan.commands.names import NameIndex
+from joblens.plan.commands.references import KINDS, check_user_data, resolve_paths
+from joblens.plan.workflows.entries import Expanded
+from joblens.plan.workflows.problems import Path, Problems
+
+Places = tuple[int, ...]
+_NOBODY: list[int] = []
+_LONG = 100  # looking for an equal one costs more than it saves
+
+
+class Links(Struct, frozen=True, gc=False):
+    """What one job reads and makes: places of files, user data and datasets. `command` and `script` have
+    paths."""
+
+    command: str
+    script: str = ""
+    input_files: Places = ()
+    output_files: Places = ()
+    input_user_data: Places = ()
+    output_user_data: Places = ()
+    input_datasets: Places = ()
+    output_datasets: Places = ()
+
+
+# The lists of a job in the order of the fields of Links: their kind, and whether it reads or makes.
+_LISTS = tuple((kind, way) for kind in KINDS for way in ("input", "output"))
+
+
+class Things:
+    """Files, user data or datasets of a workflow: their names, and which jobs make each."""
+
+    def __init__(self, kind: str, index: NameIndex, paths: list[str] | None = None) -> None:
+        self.kind = kind  # as said to people
+        self.index = index
+        self.paths = paths or []  # as written; user data has none
+        # Two names of one path are one file: who makes it under one name makes it under the other.
+        self.identities = index.names if paths is None else [normpath(path) for path in paths]
+        self.makers: dict[str, list[int]] = {}  # of a dataset there may be several
+
+    def makers_of(self, place: int) -> list[int]:
+        """Ascending."""
+        return self.makers.get(self.identities[place], _NOBODY)
+
+    def maker_of(self, place: int) -> int:
+        """-1: nobody."""
+        makers = self.makers_of(place)
+        return makers[0] if makers else -1
+
+
+class Linker:
+    def __init__(
+        self, jobs: list[Expanded], index: NameIndex, things: Mapping[str, Things], problems: Problems
+    ) -> None:
+        """`things`: by their kind, as in KINDS."""
+        self._jobs = jobs
+        self._index = index
+        self._things = things
+        self._problems = problems
+        self._shared: dict[Places, Places] = {}
+
+    # ---- what is read and made ---------------------------------------------------------------------------
+
+    def links(self) -> list[Links]:
+        """Of every job; afterwards `Things` know who makes what."""
+        return [self._links_of(place, each) for place, each in enumerate(self._jobs)]
+
+    def _links_of(self, place: int, expanded: Expanded) -> Links:
+        job: JobSpec = expanded.value
+        path: Path = ("jobs", expanded.entry)
+        if "${" not in job.command and "${" not in (job.invocation_script or ""):
+            links = Links(job.command, job.invocation_script or "", *self._written(job, path))
+        else:
+            links = self._with_references(job, path)
+        if links.output_files or links.output_user_data or links.output_datasets:
+            self._note_makers(place, path, links)
+        return links
+
+    def _written(self, job: JobSpec, path: Path) -> list[Places]:
+        """What the job's lists name, in the order of _LISTS."""
+        files, data, sets = (self._things[kind] for kind in KINDS)
+        return [
+            self._listed(files, job.input_files, job.input_file_regexes, path, "input_file"),
+            self._listed(files, job.output_files, job.output_file_regexes, path, "output_file"),
+            self._listed(data, job.input_user_data, job.input_user_data_regexes, path, "input_user_data"),
+            self._listed(data, job.output_user_data, job.output_user_data_regexes, path, "output_user_data"),
+            self._listed(sets, job.input_datasets, (), path, "input_dataset"),
+            self._listed(sets, job.output_datasets, (), path, "output_dataset"),
+        ]
+
+    def _listed(
+        self, things: Things, names: tuple[str, ...], regexes: tuple[str, ...], path: Path, key: str
+    ) -> Places:
+        if not names and not regexes:
+            return ()
+        list_key = key if key.endswith("user_data") else f"{key}s"
+        found = self._named(things.index, names, things.kind, (*path, list_key))
+        found += self._matched(things.index, regexes, things.kind, (*path, f"{key}_regexes"))
+        return self._share(tuple(dict.fromkeys(found)))
+
+    def _with_references(self, job: JobSpec, path: Path) -> Links:
+        """What texts refer to is added to what the lists name."""
+        lists = self._written(job, path)
+        texts = []
+        for key, text in (("command", job.command), ("invocation_script", job.invocation_script or "")):
+            found = resolve_paths(text, self._path_of)
+            texts.append(found.text)
+            for which, inside in enumerate(found.unclear):
+                message = f"'${{{inside}}}' is no reference; write ${{files.input.NAME}} or the like"
+                self._problems.note((*path, key), message, f"unclear {which}")
+            for which, (kind, way) in enumerate(_LISTS):
+                if names := found.names.get((kind, way)):
+                    things = self._things[kind]
+                    places = self._named(things.index, names, things.kind, (*path, key), None)
+                    lists[which] = self._share(tuple(dict.fromkeys([*lists[which], *places])))
+        line = f"{texts[1]} {texts[0]}" if texts[1] else texts[0]
+        unclear = check_user_data(line)
+        if unclear is not None:
+            reference, why = unclear
+            key = "command" if reference in texts[0] else "invocation_script"
+            self._problems.note((*path, key), f"{reference} {why}", "unclear user data")
+        return Links(texts[0], texts[1], *lists)
+
+    def _path_of(self, kind: str, name: str) -> str | None:
+        things = self._things[kind]
+        place = things.index.places.get(name) if things.paths else None
+        return None if place is None else things.paths[place]
+
+    def _note_makers(self, place: int, path: Path, links: Links) -> None:
+        for kind in KINDS:
+            things, key = self._things[kind], f"output_{kind}"
+            inputs, outputs = getattr(links, f"input_{kind}"), getattr(links, key)
+            read = {things.identities[one] for one in inputs}
+            for which, one in enumerate(outputs):
+                identity, name = things.identities[one], things.index.names[one]
+                makers = things.makers.setdefault(identity, [])
+                if place not in makers[-1:]:
+                    makers.append(place)
+                this = self._name(place)
+                if makers[0] != place and kind != "datasets":
+                    message = f"{things.kind} '{name}' is made by both '{self._name(makers[0])}' and '{this}'"
+                    self._problems.note((*path, self._key_with(place, key, name)), message, which)
+                if identity in read:
+                    message = f"job '{this}' would need {things.kind} '{name}', which it makes itself"
+                    self._problems.note((*path, self._key_with(place, key, name)), message, f"itself {which}")
+
+    def _key_with(self, place: int, key: str, name: str) -> str:
+        """Where in the job a name comes from: its list, a regex, or its command."""
+        job = self._jobs[place].value
+        if name in getattr(job, key):
+            return key
+        regexes = key.removesuffix("s") + "_regexes"
+        if getattr(job, regexes, ()):
+            return regexes
+        script = job.invocation_script or ""
+        return (
+            "invocation_script" if f".{name}}}" in script and f".{name}}}" not in job.command else "command"
+        )
+
+    # ---- what comes first ---------------------------------------------------------------------------------
+
+    def depends_on(self, place: int, links: Links) -> Places:
+        """Everything that must succeed before, ascending, each once."""
+        expanded = self._jobs[place]
+        job: JobSpec = expanded.value
+        path: Path = ("jobs", expanded.entry)
+        groups: list[Places] = []
+        if job.depends_on:
+            named = self._named(self._index, job.depends_on, "job", (*path, "depends_on"))
+            if place in named:
+                self._problems.note((*path, "depends_on"), f"job '{job.name}' depends on itself")
+            groups.append(_ascending(named))
+        for which, regex in enumerate(job.depends_on_regexes):
+            found = self._match(self._index, regex, "job", (*path, "depends_on_regexes", which))
+            if _has(found, place):
+                message = f"regex '{regex}' finds the job '{job.name}' itself; anchor it with ^ or $"
+                self._problems.note((*path, "depends_on_regexes", which), message)
+            groups.append(found)
+        for kind in KINDS:
+            inputs: Places = getattr(links, f"input_{kind}")
+            if inputs:
+                things = self._things[kind]
+                groups.append(_ascending([maker for one in inputs for maker in things.makers_of(one)]))
+        groups = [group for group in groups if group]
+        if not groups:
+            return ()
+        if len(groups) == 1 and not _has(groups[0], place):
+            # what a regex found is one tuple already, however many jobs wait for it
+            return groups[0] if len(groups[0]) > _LONG else self._share(groups[0])
+        united = set().union(*groups)
+        united.discard(place)  # told above, or with the files; a ring of one would be told again
+        return self._share(tuple(sorted(united)))
+
+    # ---- names and regexes -------------------------------------------------------------------------------
+
+    def jobs_named(self, names: tuple[str, ...], regexes: tuple[str, ...], path: Path) -> Places:
+        """For actions."""
+        found = self._named(self._index, names, "job", (*path, "jobs"))
+        where: Path = (*path, "job_name_regexes")
+        by_regex = [self._find(self._index, regex, (*where, which)) for which, regex in enumerate(regexes)]
+        found += [place for places in by_regex for place in places or ()]
+        for which, places in enumerate(by_regex):
+            if places == () and self._index.is_complete:
+                message = f"regex '{regexes[which]}' finds no job{_some_of(self._index.places)}"
+                # one that others make up for may be meant for jobs of other days
+                (self._problems.warn if found else self._problems.note)((*where, which), message)
+        return tuple(sorted(set(found)))
+
+    def _named(
+        self, index: NameIndex, names: tuple[str, ...], kind: str, path: Path, first: int | None = 0
+    ) -> list[int]:
+        """`first`: where in the list at `path` the names begin; None: they stand in a text."""
+        found = []
+        for which, name in enumerate(names):
+            place = index.places.get(name)
+            if place is None and index.might_have(name):
+                continue
+            if place is None:
+                where = path if first is None else (*path, first + which)
+                self._problems.unknown(where, kind, name, index.places, part=f"{kind} {which}")
+            else:
+                found.append(place)
+        return found
+
+    def _matched(self, index: NameIndex, regexes: tuple[str, ...], kind: str, path: Path) -> list[int]:
+        found: list[int] = []
+        for which, regex in enumerate(regexes):
+            found += self._match(index, regex, kind, (*path, which))
+        return found
+
+    def _find(self, index: NameIndex, regex: str, path: Path) -> Places | None:
+        """None: it is no regex, which was noted."""
+        try:
+            return index.matching(regex)
+        except re.error as error:
+            self._problems.note(path, f"'{regex}' is not a regex: {error}")
+            return None
+
+    def _match(self, index: NameIndex, regex: str, kind: str, path: Path) -> Places:
+        found = self._find(index, regex, path)
+        if found is None:
+            return ()
+        if not found and index.is_complete:
+            self._problems.note(path, f"regex '{regex}' finds no {kind}{_some_of(index.places)}")
+        return found
+
+    def _name(self, place: int) -> str:
+        return str(self._jobs[place].value.name)
+
+    def _share(self, places: Places) -> Places:
+        return self._shared.setdefault(places, places)
+
+
+def index_of(
+    kind: str,
+    section: str,
+    entries: list[Expanded],
+    not_made: Sequence[re.Pattern[str]],
+    problems: Problems,
+) -> NameIndex:
+    """Names that stand twice are noted."""
+    index = NameIndex([each.value.name for each in entries], not_made)
+    if len(index.places) < len(entries):
+        _note_duplicates(kind, section, entries, index, problems)
+    return index
+
+
+def _note_duplicates(
+    kind: str, section: str, entries: list[Expanded], index: NameIndex, problems: Problems
+) -> None:
+    for place, each in enumerate(entries):
+        first = index.places[each.value.name]
+        if first == place or not each.value.name:
+            continue
+        if not index.is_complete and not each.names and "{" in each.value.name:
+            continue  # one that could not be expanded: its names may well be others
+        message = f"there are two {_plural(kind)} named '{each.value.name}'"
+        if entries[first].entry == each.entry:
+            message += f"; put every parameter into the name: {{{'}, {'.join(each.names)}}}"
+        problems.note((section, each.entry, "name"), message)
+
+
+def _plural(kind: str) -> str:
+    return kind if kind == "user data" else f"{kind}s"
+
+
+def _some_of(names: Collection[str]) -> str:
+    if not names:
+        return "; the workflow has none"
+    shown = [name for name, _ in zip(names, range(3), strict=False)]
+    return f"; names are such as {', '.join(repr(name) for name in shown)}"
+
+
+def _ascending(places: list[int]) -> Places:
+    return tuple(sorted(set(places))) if len(places) > 1 else tuple(places)
+
+
+def _has(ascending: Places, place: int) -> bool:
+    at = bisect_left(ascending, place)
+    return at < len(ascending) and ascending[at] == place

@@ -1,0 +1,1 @@
+"""Numbers from control groups."""

@@ -1,0 +1,1 @@
+"""Container engines over their sockets."""

@@ -1,0 +1,216 @@
+"""A container engine asked over its socket: Docker, or Podman, which speaks Docker's language too."""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from joblens.model.errors import ContainerError
+from joblens.probes.containers import http
+from joblens.probes.containers.info import ContainerInfo, info_of
+
+ANSWER_S = 10.0  # an engine that takes longer over a plain question hangs
+CREATE_S = 120.0  # unpacking an image's layers on a slow disk
+SYSTEM_SOCKETS = {"docker": "/var/run/docker.sock", "podman": "/run/podman/podman.sock"}
+_LIBPOD = "/v4.0.0/libpod"
+_NOT_THERE = 404
+_IS_GOING = 409  # somebody else removes it at this moment
+
+
+def connect(engine: str = "", socket: str = "", *, timeout_s: float = ANSWER_S) -> "ContainerApi":
+    """The engine at `socket`, or the first that answers where engines of that name listen. Raises
+    ContainerError with everything that was tried."""
+    if engine not in ("", "docker", "podman"):
+        raise ContainerError(f"container engine '{engine}': expected docker or podman")
+    tried: list[str] = []
+    silent: list[str] = []
+    if not socket:
+        _refuse_other_machines(engine)
+    for path in [plain_path(socket)] if socket else _usual_sockets(engine):
+        try:
+            status, body = http.request(path, "GET", "/version", timeout_s=timeout_s)
+            told = json.loads(body) if status == 200 else {}
+            if not isinstance(told, dict) or "Version" not in told:
+                raise ContainerError(f"{path} does not answer like a container engine")
+        except (ContainerError, ValueError) as error:
+            nobody = isinstance(error.__cause__, (FileNotFoundError, ConnectionRefusedError))
+            (silent if nobody else tried).append(path if nobody else str(error))
+            continue
+        found = ContainerApi(path, told)
+        if engine and found.engine != engine:
+            tried.append(f"{path} is {found.engine}, not {engine}")
+            continue
+        return found
+    if silent:
+        tried.append(f"nobody listens at {', '.join(silent)}")
+    raise ContainerError(
+        f"no {engine or 'container'} engine answers: {'; '.join(tried)}",
+        hint="start it (systemctl start docker, podman system service), or give --container-socket PATH",
+    )
+
+
+def plain_path(socket: str) -> str:
+    return socket.removeprefix("unix://")
+
+
+def _usual_sockets(engine: str) -> list[str]:
+    """Where the variables of the engines' own command lines say, then the usual places."""
+    mine = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
+    docker = [os.environ.get("DOCKER_HOST", ""), SYSTEM_SOCKETS["docker"], f"{mine}/docker.sock"]
+    podman = [os.environ.get("CONTAINER_HOST", ""), SYSTEM_SOCKETS["podman"], f"{mine}/podman/podman.sock"]
+    chosen = {"docker": docker, "podman": podman}.get(engine, docker + podman)
+    return list(dict.fromkeys(plain_path(place) for place in chosen if place))
+
+
+def _refuse_other_machines(engine: str) -> None:
+    """Another engine than the one that was named would be a surprise."""
+    for variable, of_engine in (("DOCKER_HOST", "docker"), ("CONTAINER_HOST", "podman")):
+        scheme, separator, _ = os.environ.get(variable, "").partition("://")
+        if engine in ("", of_engine) and separator and scheme != "unix":
+            raise ContainerError(
+                f"{variable} names an engine by {scheme}://, and joblens speaks to Unix sockets only",
+                hint=f"unset {variable}, or give --container-socket PATH",
+            )
+
+
+def has_socket(engine: str) -> bool:
+    """Whether it listens, or has listened, somewhere usual."""
+    return any(map(os.path.exists, _usual_sockets(engine)))
+
+
+class ContainerApi:
+    """One engine. Every call has a time limit and raises ContainerError with the engine's own words."""
+
+    def __init__(self, socket: str, version: Mapping[str, Any]) -> None:
+        self.socket = socket
+        self.version = str(version.get("Version", ""))
+        components = version.get("Components") or []
+        names = " ".join(str(part.get("Name", "")) for part in components if isinstance(part, dict))
+        self.engine = "podman" if "podman" in names.lower() else "docker"
+
+    def cgroup_driver(self, *, timeout_s: float = ANSWER_S) -> str:
+        """cgroupfs or systemd; '' where the engine does not say."""
+        told = self.ask("GET", "/info", timeout_s=timeout_s)
+        return str(told.get("CgroupDriver") or "") if isinstance(told, dict) else ""
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = ANSWER_S,
+    ) -> Any:
+        """The answer, decoded."""
+        status, data = http.request(self.socket, method, http.url(path, query), body, timeout_s=timeout_s)
+        if status >= 400:
+            raise ContainerError(http.message_of(data) or f"{self.engine} answered {status}", status=status)
+        try:
+            return json.loads(data) if data.strip() else None
+        except ValueError:
+            return data.decode(errors="replace")
+
+    def inspect(self, name: str, *, timeout_s: float = ANSWER_S) -> ContainerInfo:
+        raw = self.ask("GET", f"/containers/{_word(name)}/json", timeout_s=timeout_s)
+        return info_of(raw if isinstance(raw, dict) else {})
+
+    def stats(self, name: str) -> dict[str, Any]:
+        """One reading of the engine's own counters."""
+        query = {"stream": "false", "one-shot": "true"}
+        answer = self.ask("GET", f"/containers/{_word(name)}/stats", query=query)
+        return answer if isinstance(answer, dict) else {}
+
+    def create(self, body: Mapping[str, Any], name: str = "") -> str:
+        """`body` as this engine's own form wants it (agent.container_order). -> id"""
+        if self.engine == "podman":
+            named = {**body, "name": name} if name else body
+            answer = self.ask("POST", f"{_LIBPOD}/containers/create", named, timeout_s=CREATE_S)
+        else:
+            query = {"name": name} if name else None
+            answer = self.ask("POST", "/containers/create", body, query, timeout_s=CREATE_S)
+        return str(answer["Id"])
+
+    def start(self, container_id: str) -> None:
+        self.ask("POST", f"/containers/{container_id}/start", timeout_s=CREATE_S)
+
+    def wait(self, container_id: str) -> int:
+        """Blocks until it has ended; -> its exit code."""
+        # Podman asks itself all the time, which takes it a whole core, unless it is told how often.
+        query = {"condition": "not-running", "interval": "50ms"}
+        answer = self.ask("POST", f"/containers/{container_id}/wait", query=query, timeout_s=None)
+        return int(answer["StatusCode"])
+
+    def kill(self, container_id: str, signal: int | str, *, timeout_s: float = ANSWER_S) -> None:
+        query = {"signal": signal}
+        self.ask("POST", f"/containers/{container_id}/kill", query=query, timeout_s=timeout_s)
+
+    def remove(self, container_id: str, *, timeout_s: float = ANSWER_S) -> None:
+        """Whatever state it is in; one that is gone already is as good as removed."""
+        query = {"force": "true", "v": "true"}
+        try:
+            self.ask("DELETE", f"/containers/{container_id}", query=query, timeout_s=timeout_s)
+        except ContainerError as error:
+            if error.status not in (_NOT_THERE, _IS_GOING):
+                raise
+
+    def resize(self, container_id: str, rows: int, columns: int) -> None:
+        self.ask("POST", f"/containers/{container_id}/resize", query={"h": rows, "w": columns})
+
+    def attach(self, container_id: str) -> tuple[Any, bytes]:
+        """Its streams as one socket, and what has come already. Without a terminal the output comes in
+        frames: stream number, three zeros, length, bytes."""
+        query = {"stream": 1, "stdin": 1, "stdout": 1, "stderr": 1}
+        return http.open_stream(
+            self.socket, http.url(f"/containers/{container_id}/attach", query), timeout_s=ANSWER_S
+        )
+
+    def logs(self, name: str) -> bytes:
+        query = {"stdout": 1, "stderr": 1}
+        status, data = http.request(
+            self.socket, "GET", http.url(f"/containers/{_word(name)}/logs", query), timeout_s=ANSWER_S
+        )
+        if status >= 400:
+            raise ContainerError(http.message_of(data), status=status)
+        return data
+
+    def labelled(self, label: str, *, timeout_s: float = ANSWER_S) -> list[str]:
+        """Ids of all containers with that label (NAME=VALUE), ended ones too."""
+        query = {"all": "true", "filters": json.dumps({"label": [label]})}
+        found = self.ask("GET", "/containers/json", query=query, timeout_s=timeout_s)
+        return [str(one["Id"]) for one in found or [] if isinstance(one, dict) and "Id" in one]
+
+    def has_image(self, image: str) -> bool:
+        try:
+            self.ask("GET", f"/images/{_word(image, safe='/:@')}/json")
+        except ContainerError as error:
+            if error.status == _NOT_THERE:
+                return False
+            raise
+        return True
+
+    def pull(self, image: str) -> None:
+        """Blocks as long as the engine needs; raises with what the registry said."""
+        query = {"fromImage": image} if _has_tag(image) else {"fromImage": image, "tag": "latest"}
+        answer = self.ask("POST", "/images/create", query=query, timeout_s=None)
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        for line in text.splitlines():
+            try:
+                told = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(told, dict) and told.get("error"):
+                raise ContainerError(f"{image} could not be pulled: {told['error']}")
+
+    def engine_pid(self) -> int | None:
+        return http.peer_pid(self.socket)
+
+
+def _has_tag(image: str) -> bool:
+    return "@" in image or ":" in image.rpartition("/")[2]
+
+
+def _word(name: str, safe: str = "") -> str:
+    from urllib.parse import quote
+
+    return quote(name, safe=safe)

@@ -1,0 +1,1 @@
+"""GPUs: NVML for NVIDIA, kernel files for AMD and Intel."""

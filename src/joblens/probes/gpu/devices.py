@@ -1,0 +1,57 @@
+"""Every GPU of this machine, asked once: for people and programs that want to know what is there."""
+
+from collections.abc import Callable, Mapping
+
+from joblens.model.jobs.details import GpuFacts
+from joblens.probes.gpu.signs import has_drm, has_nvidia
+
+
+def list_gpus() -> list[GpuFacts]:
+    """Those that could be asked; `gpu_problems` says of the others why not. Takes as long as the drivers
+    take."""
+    found, _ = ask_gpus()
+    return found
+
+
+def gpu_problems() -> dict[str, str]:
+    """Kind of GPU that is there and cannot be asked -> why."""
+    _, problems = ask_gpus()
+    return problems
+
+
+def ask_gpus(
+    kinds: Mapping[str, Callable[[], list[GpuFacts]]] | None = None,
+) -> tuple[list[GpuFacts], dict[str, str]]:
+    found: list[GpuFacts] = []
+    problems: dict[str, str] = {}
+    for kind, ask in (kinds if kinds is not None else _kinds()).items():
+        try:
+            found += ask()
+        except Exception as error:  # noqa: BLE001 - told, not raised
+            problems[kind] = str(error) or type(error).__name__
+    return found, problems
+
+
+def _kinds() -> dict[str, Callable[[], list[GpuFacts]]]:
+    kinds: dict[str, Callable[[], list[GpuFacts]]] = {}
+    if has_nvidia():
+        kinds["nvidia"] = _ask_nvml
+    if has_drm():
+        kinds["drm"] = _ask_drm
+    return kinds
+
+
+def _ask_nvml() -> list[GpuFacts]:
+    from joblens.probes.gpu.nvml import NvmlDriver
+
+    driver = NvmlDriver()
+    try:
+        return driver.facts()
+    finally:
+        driver.close()
+
+
+def _ask_drm() -> list[GpuFacts]:
+    from joblens.probes.gpu.drm_sysfs import find_cards
+
+    return [card.facts for card in find_cards()]

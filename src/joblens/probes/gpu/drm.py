@@ -1,0 +1,222 @@
+"""GPUs of AMD and Intel through the kernel's own files, for all jobs of this process at once.
+
+The drivers list no processes, so the job's own are looked at: which of them have a graphics device open, and
+what the kernel says of each such open file. Who else uses the device is not known."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from joblens.model.jobs.details import GpuFacts
+from joblens.model.jobs.sample import GpuReading
+from joblens.probes.gpu.drm_fdinfo import DrmClient, busy_shares, device_descriptors, never_back, read_clients
+from joblens.probes.gpu.drm_sysfs import Card, find_cards, read_card
+from joblens.probes.gpu.following import Followers, GpuProcess, GpuState, JobGpus
+
+_INTERVAL_S = 2.0
+_BUDGET = 0.004  # of a core
+_SILENT = "its driver tells nothing of single processes in /proc/PID/fdinfo (Linux 5.19 and later do)"
+_NOT_LISTED = "its driver lists no processes; only the job's own are looked at"
+_ROCM = "work that a process gives to the GPU through ROCm (/dev/kfd) is in none of the kernel's counters"
+_NO_TIME = "this version of its driver does not count the time of single processes"
+_TIMES = ("job_utilization", "job_busy_usec")
+_ENCODERS, _DECODERS = ("enc", "enc_1"), ("dec", "jpeg")
+
+Clients = dict[tuple[str, int], DrmClient]
+
+
+class DeviceWatch(Protocol):
+    """Tells more of a card than the kernel's files do (intel_gpu_top)."""
+
+    def read(self, card: Card) -> tuple[dict[str, int], str]:
+        """Fields of GpuReading, and why there are none."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class DrmDriver:
+    """`read` tells of each job what `followers` holds; None: nothing new, to stay within the budget."""
+
+    name = "the graphics driver"
+    interval_s = _INTERVAL_S
+
+    def __init__(
+        self,
+        proc: str = "/proc",
+        sys: str = "/sys",
+        watch: DeviceWatch | None = None,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.followers = Followers()
+        self._proc, self._sys = proc, sys
+        self._found: list[Card] | None = None
+        self._watch = watch
+        self._jobs: dict[str, _JobClients] = {}
+        self._clock_ns = clock_ns
+        self._due_ns = 0
+
+    def read(self) -> dict[str, JobGpus] | None:
+        now_ns = self._clock_ns()
+        if now_ns < self._due_ns:
+            return None
+        began_ns = time.thread_time_ns()
+        told = self._tell()
+        cost_ns = time.thread_time_ns() - began_ns
+        # A reading that is due a moment before the thread's next turn is taken on that turn.
+        self._due_ns = now_ns + int(cost_ns / _BUDGET - _INTERVAL_S * 5e8)
+        return told
+
+    @property
+    def _cards(self) -> list[Card]:
+        if self._found is None:  # on the driver's own thread: a card may take its time to answer
+            self._found = find_cards(self._sys)
+        return self._found
+
+    def facts(self) -> list[GpuFacts]:
+        return [card.facts for card in self._cards]
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+
+    def _tell(self) -> dict[str, JobGpus]:
+        followers = self.followers.now()
+        self._jobs = {
+            job: self._jobs.get(job) or _JobClients(self._proc, self._clock_ns, follower.began_ns)
+            for job, follower in followers.items()
+        }
+        told, readings = {}, dict[str, _CardReading]()
+        for job, follower in followers.items():
+            processes = self._jobs[job].look(follower.look(), self._cards)
+            states = {}
+            for card in self._cards:
+                if card.facts.id not in follower.find_devices(processes, [card.facts]):
+                    continue
+                if card.facts.id not in readings:
+                    readings[card.facts.id] = self._read_card(card)
+                states[card.facts.id] = _state(
+                    card, readings[card.facts.id], processes.get(card.facts.id, {})
+                )
+            told[job] = follower.tell(states)
+        return told
+
+    def _read_card(self, card: Card) -> "_CardReading":
+        fields = read_card(card.directory)
+        unknown = {name: why for name, why in card.facts.unknown.items() if name not in fields}
+        if self._watch is not None and card.facts.vendor == "intel":
+            more, why = self._watch.read(card)
+            fields = {**more, **fields}
+            unknown = {name: why or known for name, known in unknown.items() if name not in more}
+        return fields, {**unknown, "processes": _NOT_LISTED}
+
+
+_CardReading = tuple[dict[str, int], dict[str, str]]
+
+
+def _state(card: Card, reading: _CardReading, processes: Mapping[int, GpuProcess]) -> GpuState:
+    fields, unknown = reading
+    if any(process.memory_bytes is None for process in processes.values()):
+        unknown = {**unknown, **dict.fromkeys(("job_memory_bytes", *_TIMES), _SILENT)}
+    elif any(process.busy_usec is None for process in processes.values()):
+        unknown = {**unknown, **dict.fromkeys(_TIMES, _ROCM if card.facts.vendor == "amd" else _NO_TIME)}
+    facts = card.facts if card.facts.unknown == unknown else replace(card.facts, unknown=unknown)
+    return GpuState(facts=facts, reading=GpuReading(**fields), processes=processes)
+
+
+class _JobClients:
+    """The open devices of one job's processes, and what became of them since the last look."""
+
+    def __init__(self, proc: str, clock_ns: Callable[[], int], began_ns: int | None) -> None:
+        self._proc = proc
+        self._clock_ns = clock_ns
+        self._before: Clients = {}
+        self._read_ns = began_ns  # the last look, or when there was nothing yet
+        self._busy_usec: dict[tuple[str, int], int] = {}  # (device, pid) -> counter
+
+    def look(self, pids: frozenset[int], cards: list[Card]) -> dict[str, dict[int, GpuProcess]]:
+        """Device -> its processes of this job."""
+        owners: dict[int, Clients] = {}
+        silent: dict[str, set[int]] = {}
+        seen: Clients = {}
+        for pid in sorted(pids):
+            clients = read_clients(pid, self._proc)
+            # One that a parent and its child share is counted with the one that comes first.
+            owners[pid] = {key: client for key, client in clients.items() if key not in seen}
+            seen.update(owners[pid])
+            if not clients:
+                for device in self._open_devices(pid, cards):
+                    silent.setdefault(device, set()).add(pid)
+        now_ns = self._clock_ns()
+        elapsed_ns = now_ns - self._read_ns if self._read_ns is not None else 0
+        found = {
+            card.facts.id: self._of_card(card, owners, elapsed_ns)
+            | {pid: GpuProcess() for pid in silent.get(card.facts.id, ())}
+            for card in cards
+        }
+        self._before, self._read_ns = never_back(self._before, seen), now_ns
+        return {device: processes for device, processes in found.items() if processes}
+
+    def _of_card(self, card: Card, owners: Mapping[int, Clients], elapsed_ns: int) -> dict[int, GpuProcess]:
+        mine = {
+            pid: own
+            for pid, clients in owners.items()
+            if (own := {key: client for key, client in clients.items() if key[0] == card.facts.pci})
+        }
+        shares = {pid: busy_shares(self._before, own.items(), elapsed_ns) for pid, own in mine.items()}
+        if not elapsed_ns:  # the first look tells where the counters stand, not since when
+            shares = {pid: {} for pid in mine}
+        scale = _scale(list(shares.values()))
+        return {
+            pid: self._process(card.facts.id, pid, own, shares[pid], elapsed_ns, scale)
+            for pid, own in mine.items()
+        }
+
+    def _process(
+        self,
+        device: str,
+        pid: int,
+        clients: Clients,
+        shares: Mapping[str, float],
+        elapsed_ns: int,
+        scale: float,
+    ) -> GpuProcess:
+        share = max(shares.values(), default=0.0) * scale
+        busy_usec = self._busy_usec.get((device, pid), 0) + round(share * elapsed_ns / 1000)
+        self._busy_usec[device, pid] = busy_usec
+        memory = [client.memory_bytes for client in clients.values()]
+        tells_time = all(client.tells_time for client in clients.values())
+        return GpuProcess(
+            memory_bytes=sum(size or 0 for size in memory)
+            if any(size is not None for size in memory)
+            else None,
+            utilization=round(share * 10_000) if tells_time else None,
+            busy_usec=busy_usec if tells_time else None,
+            encoder_utilization=_of_engines(shares, _ENCODERS),
+            decoder_utilization=_of_engines(shares, _DECODERS),
+        )
+
+    def _open_devices(self, pid: int, cards: list[Card]) -> list[str]:
+        """Devices that it has open although nothing is told of it."""
+        nodes = {os.path.basename(device) for device in device_descriptors(pid, self._proc).values()}
+        return [card.facts.id for card in cards if not nodes.isdisjoint(card.nodes)]
+
+
+def _scale(shares: list[dict[str, float]]) -> float:
+    """A device is as busy as its busiest engine. Processes on different engines at the same time would add up
+    to more than that, so each one's part is made smaller by as much."""
+    engines: dict[str, float] = {}
+    for each in shares:
+        for engine, share in each.items():
+            engines[engine] = engines.get(engine, 0.0) + share
+    added = sum(max(each.values(), default=0.0) for each in shares)
+    return min(1.0, max(engines.values())) / added if added else 1.0
+
+
+def _of_engines(shares: Mapping[str, float], names: tuple[str, ...]) -> int | None:
+    """None where the device has no engine of the kind for itself."""
+    known = [shares[name] for name in names if name in shares]
+    return round(max(known) * 10_000) if known else None

@@ -1,0 +1,196 @@
+"""Graphics cards of AMD and Intel as the kernel shows them under /sys/class/drm."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from joblens.model.jobs.details import GpuFacts
+from joblens.probes.gpu.signs import DRM_DRIVERS
+from joblens.probes.proc.kernel_files import read_text
+
+_CARD = re.compile(r"card(\d+)")
+_VENDORS = {"0x1002": "amd", "0x8086": "intel"}
+_GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}  # by GT/s
+_NO_FILE = "its driver ({driver}) shows no such number under /sys/class/drm"
+_PWM_MAX = 255
+_NUMBERS = (
+    "utilization",
+    "memory_utilization",
+    "memory_used_bytes",
+    "memory_free_bytes",
+    "temperature_c",
+    "power_mw",
+    "energy_mj",
+    "sm_clock_mhz",
+    "memory_clock_mhz",
+    "fan_speed",
+    "pcie_generation",
+    "pcie_width",
+)
+
+
+class Card(Struct, frozen=True, kw_only=True):
+    facts: GpuFacts
+    directory: str  # /sys/class/drm/cardN
+    nodes: frozenset[str]  # names of its files in /dev/dri
+
+
+def find_cards(sys: str = "/sys") -> list[Card]:
+    """Cards of AMD and Intel that have a driver. Outputs of a card (card0-HDMI-A-1) are none."""
+    root = f"{sys}/class/drm"
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return []
+    numbers = sorted(int(match[1]) for name in names if (match := _CARD.fullmatch(name)))
+    found = [_card(f"{root}/card{number}", names, root) for number in numbers]
+    counts: dict[str, int] = {}
+    cards = []
+    for vendor, make in (each for each in found if each is not None):
+        index = counts.get(vendor, 0)
+        counts[vendor] = index + 1
+        cards.append(make(index))
+    return cards
+
+
+def _card(directory: str, names: list[str], root: str) -> tuple[str, Callable[[int], Card]] | None:
+    device = f"{directory}/device"
+    vendor = _VENDORS.get(_word(f"{device}/vendor"))
+    driver = os.path.basename(os.path.realpath(f"{device}/driver"))
+    if vendor is None or driver not in DRM_DRIVERS:
+        return None
+    place = os.path.realpath(device)
+    nodes = frozenset(
+        name for name in names if "-" not in name and os.path.realpath(f"{root}/{name}/device") == place
+    )
+    pci = _pci(device) or os.path.basename(place)
+    readable = read_card(directory)
+
+    def make(index: int) -> Card:
+        facts = GpuFacts(
+            id=pci,
+            vendor=vendor,
+            index=index,
+            name=_word(f"{device}/product_name", whole=True) or _name(vendor, device),
+            uuid=_word(f"{device}/unique_id"),
+            pci=pci,
+            driver=driver,
+            driver_version=_word(f"{device}/driver/module/version"),
+            memory_total_bytes=_number(f"{device}/mem_info_vram_total"),
+            power_limit_mw=_power_limit(directory),
+            sources={
+                "gpu": f"/sys/class/drm/{os.path.basename(directory)}",
+                "gpu_process_memory": "/proc/PID/fdinfo",
+                "gpu_process_utilization": "/proc/PID/fdinfo",
+            },
+            unknown={name: _NO_FILE.format(driver=driver) for name in _NUMBERS if name not in readable},
+        )
+        return Card(facts=facts, directory=directory, nodes=nodes)
+
+    return vendor, make
+
+
+def read_card(directory: str) -> dict[str, int]:
+    """Fields of GpuReading that this card's driver shows now."""
+    device = f"{directory}/device"
+    values: dict[str, int | None] = {
+        "utilization": _scaled(f"{device}/gpu_busy_percent", 100, 1),
+        "memory_utilization": _scaled(f"{device}/mem_busy_percent", 100, 1),
+        "pcie_generation": _GENERATIONS.get(_word(f"{device}/current_link_speed")),
+        "pcie_width": _number(f"{device}/current_link_width"),
+        "sm_clock_mhz": _clock_mhz(directory),
+        **_memory(device),
+        **_sensors(device),
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _memory(device: str) -> dict[str, int | None]:
+    used, total = _number(f"{device}/mem_info_vram_used"), _number(f"{device}/mem_info_vram_total")
+    if used is None:
+        return {}
+    return {"memory_used_bytes": used, "memory_free_bytes": total - used if total is not None else None}
+
+
+def _sensors(device: str) -> dict[str, int | None]:
+    """Units of the kernel's hwmon files: m°C, µW, µJ, Hz, and 0-255 for a fan."""
+    values: dict[str, int | None] = {}
+    for sensor in _hwmon(device):
+        found = {
+            # Cards without a sensor at the edge (xe, AMD's for servers) have one in the package.
+            "temperature_c": _first(sensor, "temp1_input", "temp2_input"),
+            "power_mw": _first(sensor, "power1_average", "power1_input"),
+            "energy_mj": _first(sensor, "energy1_input", "energy2_input"),  # the card; else its package
+            "memory_clock_mhz": _scaled(f"{sensor}/freq2_input", 1, 1_000_000),
+            "fan_speed": _scaled(f"{sensor}/pwm1", 10_000, _PWM_MAX),
+            "sm_clock_mhz": _scaled(f"{sensor}/freq1_input", 1, 1_000_000),
+        }
+        values |= {name: value for name, value in found.items() if value is not None}
+    return values
+
+
+def _clock_mhz(directory: str) -> int | None:
+    """Of Intel's graphics; AMD's is among the sensors."""
+    for file in (
+        "gt/gt0/rps_act_freq_mhz",
+        "gt_act_freq_mhz",
+        "device/tile0/gt0/freq0/act_freq",
+    ):
+        value = _number(f"{directory}/{file}")
+        if value is not None:
+            return value
+    return None
+
+
+def _power_limit(directory: str) -> int | None:
+    for sensor in _hwmon(f"{directory}/device"):
+        # Where there are both, the cap is what it may draw for a moment. 0: it is switched off.
+        for file in ("power1_max", "power1_cap"):
+            value = _scaled(f"{sensor}/{file}", 1, 1000)
+            if value:
+                return value
+    return None
+
+
+def _hwmon(device: str) -> Iterator[str]:
+    try:
+        names = sorted(os.listdir(f"{device}/hwmon"))
+    except OSError:
+        return
+    for name in names:
+        if "_gt" not in _word(f"{device}/hwmon/{name}/name"):  # of a part of the card only (i915_gt0)
+            yield f"{device}/hwmon/{name}"
+
+
+def _first(sensor: str, *files: str) -> int | None:
+    """Thousandths of the first that is there."""
+    values = (_scaled(f"{sensor}/{file}", 1, 1000) for file in files)
+    return next((value for value in values if value is not None), None)
+
+
+def _pci(device: str) -> str:
+    for line in (read_text(f"{device}/uevent") or "").splitlines():
+        if line.startswith("PCI_SLOT_NAME="):
+            return line.partition("=")[2].strip()
+    return ""
+
+
+def _name(vendor: str, device: str) -> str:
+    return f"{'AMD' if vendor == 'amd' else 'Intel'} GPU {_word(f'{device}/device')}".strip()
+
+
+def _word(path: str, *, whole: bool = False) -> str:
+    text = (read_text(path) or "").strip()
+    return text if whole else text.partition(" ")[0]
+
+
+def _number(path: str) -> int | None:
+    text = (read_text(path) or "").strip()
+    return int(text) if text.isdecimal() else None
+
+
+def _scaled(path: str, factor: int, divisor: int) -> int | None:
+    value = _number(path)
+    return None if value is None else value * factor // divisor

@@ -1,0 +1,137 @@
+"""`intel_gpu_top -J`: how busy an Intel GPU is as a whole, which the kernel tells only through counters that
+this program reads (and needs a right to). It runs beside us for as long as a job uses the device."""
+
+import json
+import os
+import signal
+from contextlib import suppress
+from typing import Any
+
+from joblens.probes.gpu.drm_sysfs import Card
+from joblens.probes.proc.own_helpers import HELPERS
+
+_EVERY_MS = 2000
+_MISSING = "the kernel's files do not tell it, and intel_gpu_top is not installed"
+_KEPT_BYTES = 1 << 20
+_READ_SIZE = 1 << 16
+
+
+class IntelGpuTop:
+    """Started by the first `read`. One that ends (no permission, no such device) is not started again; what
+    it said last is the reason."""
+
+    def __init__(self, command: str = "intel_gpu_top") -> None:
+        self._command = command
+        self._running: dict[str, _Running] = {}
+
+    def read(self, card: Card) -> tuple[dict[str, int], str]:
+        """What it has printed since the last time, as fields of GpuReading; and why there are none."""
+        if card.facts.id not in self._running:
+            import shutil
+
+            program = shutil.which(self._command)
+            if program is None:
+                return {}, _MISSING
+            self._running[card.facts.id] = _Running(program, card)
+        return self._running[card.facts.id].read()
+
+    def close(self) -> None:
+        running, self._running = self._running, {}
+        for each in running.values():
+            each.close()
+
+
+class _Running:
+    def __init__(self, program: str, card: Card) -> None:
+        import subprocess  # jobs that leave the GPU alone do not pay for it
+
+        node = next((name for name in sorted(card.nodes) if name.startswith("card")), "card0")
+        device = f"drm:/dev/dri/{node}"
+
+        def start() -> int:
+            self._process = subprocess.Popen(
+                [program, "-J", "-s", str(_EVERY_MS), "-d", device],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            return self._process.pid
+
+        HELPERS.start(start)
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._output, self._errors = self._process.stdout.fileno(), self._process.stderr.fileno()
+        os.set_blocking(self._output, False)
+        os.set_blocking(self._errors, False)
+        self._text = ""
+        self._fields: dict[str, int] = {}
+        self._said = ""
+
+    def read(self) -> tuple[dict[str, int], str]:
+        self._text += _available(self._output)
+        self._said = (self._said + _available(self._errors))[-500:]
+        objects, self._text = split_objects(self._text)
+        if objects:
+            self._fields = parse_gpu_top(objects[-1])
+        if self._has_ended():
+            said = " ".join(self._said.split()) or f"exit code {self._process.returncode}"
+            return {}, f"intel_gpu_top: {said}"
+        return self._fields, "" if self._fields else "intel_gpu_top has not answered yet"
+
+    def close(self) -> None:
+        if not self._has_ended():
+            os.kill(self._process.pid, signal.SIGKILL)  # it keeps nothing that would be lost
+            with suppress(ChildProcessError):
+                os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            self._has_ended()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _has_ended(self) -> bool:
+        # Not by Popen, which would not tell what it used.
+        if self._process.returncode is None:
+            self._process.returncode = HELPERS.ended(self._process.pid)
+        return self._process.returncode is not None
+
+
+def split_objects(text: str) -> tuple[list[dict[str, Any]], str]:
+    """The whole objects of an endless JSON list, and what is left of it."""
+    decoder = json.JSONDecoder()
+    objects: list[dict[str, Any]] = []
+    place = 0
+    while (start := text.find("{", place)) >= 0:
+        try:
+            found, place = decoder.raw_decode(text, start)
+        except ValueError:
+            return objects, text[start:][-_KEPT_BYTES:]
+        objects.append(found)
+    return objects, ""
+
+
+def parse_gpu_top(told: dict[str, Any]) -> dict[str, int]:
+    """Fields of GpuReading out of one of its objects. As busy as its busiest engine."""
+    fields: dict[str, int] = {}
+    busy = [float(engine["busy"]) for engine in (told.get("engines") or {}).values() if "busy" in engine]
+    if busy:
+        fields["utilization"] = min(10_000, round(max(busy) * 100))
+    clock = (told.get("frequency") or {}).get("actual")
+    if clock is not None:
+        fields["sm_clock_mhz"] = round(float(clock))
+    power = (told.get("power") or {}).get("GPU")
+    if power is not None:
+        fields["power_mw"] = round(float(power) * 1000)
+    return fields
+
+
+def _available(descriptor: int) -> str:
+    chunks = []
+    while True:
+        try:
+            chunk = os.read(descriptor, _READ_SIZE)
+        except BlockingIOError:
+            break
+        if not chunk:
+            break
+        chunks.append(chunk)
+    return b"".join(chunks).decode("utf-8", "replace")

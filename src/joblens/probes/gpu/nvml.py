@@ -1,0 +1,245 @@
+"""NVIDIA GPUs through NVML, for all jobs of this process at once.
+
+A call of NVML costs up to some milliseconds, so only GPUs that a job was given or uses are read whole; of the
+others just the list of processes, in which a job may turn up. Everything together stays within 1 % of a core:
+where many GPUs are in use, readings come less often."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from joblens.model.errors import ProbeError
+from joblens.model.jobs.details import GpuFacts
+from joblens.model.jobs.sample import GpuReading
+from joblens.probes.gpu.following import Followers, GpuProcess, GpuState, JobGpus, sum_known
+from joblens.probes.gpu.nvml_calls import DeviceCalls, first_of_pair, load_library, now_us, one, question
+from joblens.probes.gpu.nvml_facts import find_devices
+from joblens.probes.gpu.nvml_processes import ProcessUtilization
+from joblens.probes.proc.pid_namespace import NOBODY_LISTED, foreign_pids, is_own_namespace
+
+_INTERVAL_S = 2.0
+_SELDOM_S = 30.0  # what hardly changes, or costs 20 ms to be told
+_BUDGET = 0.008  # of a core
+_LONGEST_GAP_US = 6_000_000  # NVML keeps what processes did for some seconds only
+_RETRY_S = 60.0  # after NVML could not be had
+_MEMORY_V2 = 0x2000028  # the version that tells what the driver reserves apart from what is used
+
+_EACH_TIME = (
+    question(
+        "nvmlDeviceGetUtilizationRates",
+        fields=lambda rates: {"utilization": rates.gpu * 100, "memory_utilization": rates.memory * 100},
+        names="utilization memory_utilization",
+    ),
+    question("nvmlDeviceGetPowerUsage", fields=one("power_mw"), names="power_mw"),
+    question("nvmlDeviceGetTotalEnergyConsumption", fields=one("energy_mj"), names="energy_mj"),
+    question("nvmlDeviceGetTemperature", 0, fields=one("temperature_c"), names="temperature_c"),
+    question("nvmlDeviceGetClockInfo", 1, fields=one("sm_clock_mhz"), names="sm_clock_mhz"),
+    question("nvmlDeviceGetClockInfo", 2, fields=one("memory_clock_mhz"), names="memory_clock_mhz"),
+    question(
+        "nvmlDeviceGetCurrentClocksThrottleReasons", fields=one("throttle_reasons"), names="throttle_reasons"
+    ),
+)
+_OF_A_MOMENT = ("_per_s", "_utilization")
+_SELDOM = (
+    question(
+        "nvmlDeviceGetEncoderUtilization",
+        fields=first_of_pair("encoder_utilization"),
+        names="encoder_utilization",
+    ),
+    question(
+        "nvmlDeviceGetDecoderUtilization",
+        fields=first_of_pair("decoder_utilization"),
+        names="decoder_utilization",
+    ),
+    question("nvmlDeviceGetFanSpeed", fields=one("fan_speed", 100), names="fan_speed"),
+    question("nvmlDeviceGetTotalEccErrors", 0, 0, fields=one("ecc_corrected"), names="ecc_corrected"),
+    question("nvmlDeviceGetTotalEccErrors", 1, 0, fields=one("ecc_uncorrected"), names="ecc_uncorrected"),
+    question(
+        "nvmlDeviceGetPcieThroughput", 1, fields=one("pcie_rx_bytes_per_s", 1000), names="pcie_rx_bytes_per_s"
+    ),
+    question(
+        "nvmlDeviceGetPcieThroughput", 0, fields=one("pcie_tx_bytes_per_s", 1000), names="pcie_tx_bytes_per_s"
+    ),
+    question("nvmlDeviceGetCurrPcieLinkGeneration", fields=one("pcie_generation"), names="pcie_generation"),
+    question("nvmlDeviceGetCurrPcieLinkWidth", fields=one("pcie_width"), names="pcie_width"),
+)
+
+
+class NvmlDriver:
+    """`read` tells of each job what `Followers` holds; None: nothing new, to stay within the budget."""
+
+    name = "NVML"
+    interval_s = _INTERVAL_S
+
+    def __init__(
+        self,
+        load: Callable[[], Any] = load_library,
+        clock_us: Callable[[], int] = now_us,
+        mono_s: Callable[[], float] = time.monotonic,
+        proc: str = "/proc",
+    ) -> None:
+        self.followers = Followers()
+        self._load = load
+        self._clock_us = clock_us  # as NVML stamps what processes did
+        self._mono_s = mono_s
+        self._library: Any = None
+        self._devices: list[_Device] = []
+        self._failure: Exception | None = None
+        self._due_s = 0.0
+        self._proc = proc
+        self._lists_ours = False  # a process of a job was in a list once
+        self._read_us: int | None = None  # when the last reading was, by the clock of the samples
+
+    def read(self) -> dict[str, JobGpus] | None:
+        now_s = self._mono_s()
+        if now_s < self._due_s and self._failure is None:
+            return None
+        if self._library is None:
+            self._open(now_s)
+        began_ns = time.thread_time_ns()
+        try:
+            told = self._tell()
+        except ProbeError:  # NVML is gone: the next reading begins anew
+            self.close()
+            raise
+        cost_s = (time.thread_time_ns() - began_ns) / 1e9
+        # A reading that is due a moment before the thread's next turn is taken on that turn.
+        self._due_s = now_s + cost_s / _BUDGET - _INTERVAL_S / 2
+        return told
+
+    def facts(self) -> list[GpuFacts]:
+        """Of every device there is. Raises ProbeError where NVML cannot be had."""
+        if self._library is None:
+            self._open(self._mono_s())
+        return [device.facts for device in self._devices]
+
+    def close(self) -> None:
+        library, self._library, self._devices = self._library, None, []
+        if library is not None:
+            try:
+                library.nvmlShutdown()
+            except library.NVMLError:
+                pass
+
+    def _open(self, now_s: float) -> None:
+        if self._failure is not None and now_s < self._due_s:
+            raise self._failure
+        try:
+            library = self._load()
+            self._devices = [_Device(calls, facts) for calls, facts in find_devices(library)]
+        except Exception as failure:
+            self._failure, self._due_s = failure, now_s + _RETRY_S
+            raise
+        parents = {device.facts.parent for device in self._devices}
+        for device in self._devices:
+            device.is_split = device.facts.id in parents
+        self._library, self._failure = library, None
+
+    def _tell(self) -> dict[str, JobGpus]:
+        followers = self.followers.now()
+        listed = {device.facts.id: device.list_processes() for device in self._devices}
+        if any(listed.values()):
+            for follower in followers.values():
+                known = follower.look()
+                self._lists_ours |= any(not known.isdisjoint(pids) for pids in listed.values())
+        facts = [device.facts for device in self._devices]
+        wanted = set[str]().union(*(each.find_devices(listed, facts) for each in followers.values()))
+        window = self._next_window()
+        states = {
+            device.facts.id: device.read(self._mono_s(), *window)
+            for device in self._devices
+            if device.facts.id in wanted
+        }
+        foreign = self._why_unmatched([pid for processes in listed.values() for pid in processes])
+        return {job: follower.tell(states, foreign) for job, follower in followers.items()}
+
+    def _why_unmatched(self, listed: list[int]) -> str:
+        if listed or self._lists_ours or not is_own_namespace(self._proc):
+            return foreign_pids(listed, self._proc)
+        return NOBODY_LISTED if any(device.is_at_work() for device in self._devices) else ""
+
+    def _next_window(self) -> tuple[int, int]:
+        """(since when, how long): from the last reading to this one."""
+        now_us = self._clock_us()
+        since_us = self._read_us
+        if since_us is None or since_us >= now_us:  # the first one, or the clock was set back
+            since_us = now_us - int(_INTERVAL_S * 1e6)
+        self._read_us = now_us
+        return since_us, now_us - since_us
+
+
+class _Device:
+    def __init__(self, calls: DeviceCalls, facts: GpuFacts) -> None:
+        self._calls = calls
+        self.facts = facts
+        self.is_split = False
+        self._listed: dict[int, int | None] | None = {}
+        self._utilization = ProcessUtilization()
+        self._knows_use = False
+        self._unknown_since_us: int | None = None  # when the first reading that failed would have begun
+        self._seldom: dict[str, int] = {}
+        self._seldom_due_s = float("-inf")
+
+    def list_processes(self) -> dict[int, int | None]:
+        # What runs on an instance is listed of the whole GPU, too, and would be counted twice.
+        self._listed = {} if self.is_split else self._calls.running_processes()
+        return self._listed or {}
+
+    def read(self, now_s: float, since_us: int, elapsed_us: int) -> GpuState:
+        fields = self._calls.read(_EACH_TIME) | self._memory() | self._read_seldom(now_s)
+        self._read_use(since_us, elapsed_us)
+        if self._listed is not None:
+            fields |= {"processes": len(self._listed)}
+        memory = sum_known(list(self._listed.values())) if self._listed is not None else None
+        reading = GpuReading(**fields, processes_memory_bytes=memory)
+        if self._calls.unknown != self.facts.unknown:
+            self.facts = replace(self.facts, unknown=dict(self._calls.unknown))
+        return GpuState(facts=self.facts, reading=reading, processes=self._processes())
+
+    def is_at_work(self) -> bool:
+        return self._calls.read(_EACH_TIME[:1]).get("utilization", 0) > 0
+
+    def _read_use(self, since_us: int, elapsed_us: int) -> None:
+        """After a reading that failed, the next one is asked about the time of both."""
+        if self.facts.parent:
+            return
+        if self._unknown_since_us is not None and 0 < since_us - self._unknown_since_us < _LONGEST_GAP_US:
+            elapsed_us += since_us - self._unknown_since_us
+            since_us = self._unknown_since_us
+        someone = bool(self._listed or self._utilization.uses)
+        samples = self._calls.process_samples(since_us) if someone else []
+        self._knows_use = samples is not None
+        self._unknown_since_us = since_us if samples is None else None
+        if samples is not None:
+            self._utilization.add(samples, elapsed_us, self._listed or {})
+
+    def _memory(self) -> dict[str, int]:
+        names = ("memory_used_bytes", "memory_free_bytes")
+        memory = self._calls.ask("nvmlDeviceGetMemoryInfo", _MEMORY_V2, numbers=names)
+        if memory is None:
+            memory = self._calls.ask("nvmlDeviceGetMemoryInfo", numbers=names)
+        return {} if memory is None else {"memory_used_bytes": memory.used, "memory_free_bytes": memory.free}
+
+    def _read_seldom(self, now_s: float) -> dict[str, int]:
+        if now_s >= self._seldom_due_s:
+            self._seldom_due_s = now_s + _SELDOM_S
+            self._seldom = self._calls.read(_SELDOM)
+            return self._seldom
+        # What was measured over a moment half a minute ago says nothing about now; the rest still holds.
+        return {name: value for name, value in self._seldom.items() if not name.endswith(_OF_A_MOMENT)}
+
+    def _processes(self) -> dict[int, GpuProcess] | None:
+        if self._listed is None:
+            return None
+        nothing = GpuProcess(utilization=0, busy_usec=0, encoder_utilization=0, decoder_utilization=0)
+        uses = self._utilization.uses
+        if not self._knows_use:
+            nothing, uses = GpuProcess(), dict.fromkeys(uses, GpuProcess())
+        processes = {
+            pid: replace(uses.get(pid, nothing), memory_bytes=memory, is_listed=True)
+            for pid, memory in self._listed.items()
+        }
+        ended = {pid: replace(use, is_listed=False) for pid, use in uses.items() if pid not in processes}
+        return {**processes, **ended}

@@ -1,0 +1,1 @@
+"""The machine: load, memory, energy, hardware."""

@@ -1,0 +1,182 @@
+"""Energy that processors and their memory drew, as they count it themselves (RAPL, through the kernel's
+powercap tree). It is the whole machine's; what share of it is a job's is worked out in `analysis.energy`."""
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.probes.host.energy_signs import NO_ZONES, POWERCAP
+from joblens.probes.proc.kernel_files import read_text
+
+PACKAGE_FIELD, DRAM_FIELD = "host_energy_package_uj", "host_energy_dram_uj"
+_FRESH_NS = 5_000_000  # jobs that are looked at together share one reading
+# Nothing draws more for long. A counter that was left alone for longer than it takes at this power to come
+# round may have come round more than once.
+_MOST_WATTS = 1000
+_TOO_SELDOM = "the counters were read too seldom to know how often they came round"
+_NO_RANGE = "a counter began again, and it does not tell how far it goes (max_energy_range_uj)"
+_NO_DRAM = "this processor has no energy counter for its memory"
+
+
+class Zone(Struct, frozen=True):
+    """One counter: it goes up to `range_uj` (None: not told) and then begins again."""
+
+    label: str
+    directory: str
+    range_uj: int | None
+    is_dram: bool
+
+
+def find_zones(root: str = POWERCAP) -> list[Zone]:
+    """Every package and every memory counter once. Zones within a package (core, uncore) are part of it, and
+    the platform's (psys) holds all of them; some machines list packages a second time, read another way."""
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return []
+    found: dict[str, Zone] = {}
+    for name in sorted(names, key=lambda name: ("mmio" in name, name)):
+        directory = f"{root}/{name}"
+        title = (read_text(f"{directory}/name") or "").strip()
+        is_dram = title == "dram"
+        if not is_dram and not title.startswith("package"):
+            continue
+        parent = (read_text(f"{root}/{name.rpartition(':')[0]}/name") or "").strip() if is_dram else ""
+        label = f"{title} of {parent}" if parent else title
+        limit = (read_text(f"{directory}/max_energy_range_uj") or "").strip()
+        found.setdefault(
+            label, Zone(label, directory, int(limit) if limit.isdigit() and int(limit) else None, is_dram)
+        )
+    return list(found.values())
+
+
+class EnergyCounters:
+    """One for each process that owns jobs. Sums start at what the counters showed when it was made and only
+    ever grow. `epoch` changes when it cannot be told by how much they grew; `why` says for what reason."""
+
+    def __init__(self, root: str = POWERCAP) -> None:
+        self.unknown: dict[str, str] = {}
+        self.labels: list[str] = []
+        self.epoch = 0
+        self.why = ""
+        self._lock = threading.Lock()
+        self._read_at_ns = 0
+        self._fields: dict[str, int] = {}
+        self._meters: dict[str, list[_ZoneMeter]] = {PACKAGE_FIELD: [], DRAM_FIELD: []}
+        zones = find_zones(root)
+        for field, is_dram, why in ((PACKAGE_FIELD, False, NO_ZONES), (DRAM_FIELD, True, _NO_DRAM)):
+            wanted = [zone for zone in zones if zone.is_dram is is_dram]
+            self._open(field, wanted, why if zones else NO_ZONES)
+
+    def read(self) -> Mapping[str, int]:
+        with self._lock:
+            now_ns = time.monotonic_ns()
+            if not self._read_at_ns or now_ns - self._read_at_ns >= _FRESH_NS:
+                self._read(now_ns)
+            return self._fields
+
+    def close(self) -> None:
+        for meters in self._meters.values():
+            for meter in meters:
+                meter.close()
+        self._meters = {}
+        self._fields = {}
+
+    def _open(self, field: str, zones: list[Zone], why_none: str) -> None:
+        if not zones:
+            self.unknown[field] = why_none
+            return
+        opened: list[_ZoneMeter] = []
+        try:
+            for zone in zones:
+                opened.append(_ZoneMeter(zone))  # noqa: PERF401 - those opened before one fails are closed
+        except PermissionError as error:
+            self.unknown[field] = (
+                f"{error.filename} may be read by root only; chmod a+r lets everybody see it"
+            )
+        except (OSError, ValueError) as error:
+            self.unknown[field] = f"an energy counter could not be read: {error}"
+        if field in self.unknown:  # a sum that lacks a part would be wrong
+            for meter in opened:
+                meter.close()
+            return
+        self._meters[field] = opened
+        self.labels += [zone.label for zone in zones]
+
+    def _read(self, now_ns: int) -> None:
+        meters = [meter for several in self._meters.values() for meter in several]
+        silent_s = (now_ns - self._read_at_ns) / 1e9 if self._read_at_ns else 0.0
+        ranges_uj = [meter.zone.range_uj for meter in meters if meter.zone.range_uj is not None]
+        if ranges_uj and silent_s > min(ranges_uj) / 1e6 / _MOST_WATTS:
+            self.epoch, self.why = self.epoch + 1, _TOO_SELDOM
+        for meter in meters:
+            if not meter.advance():
+                self.epoch, self.why = self.epoch + 1, _NO_RANGE
+        self._read_at_ns = now_ns
+        self._fields = {
+            field: sum(meter.total_uj for meter in several)
+            for field, several in self._meters.items()
+            if several
+        }
+
+
+class _ZoneMeter:
+    def __init__(self, zone: Zone) -> None:
+        self.zone = zone
+        self._descriptor = os.open(f"{zone.directory}/energy_uj", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._last_uj = self.total_uj = self._raw()
+        except (OSError, ValueError):
+            os.close(self._descriptor)
+            raise
+
+    def advance(self) -> bool:
+        """False: it began again, and nobody knows from where."""
+        now_uj, before_uj = self._raw(), self._last_uj
+        self._last_uj = now_uj
+        if now_uj < before_uj and self.zone.range_uj is None:
+            return False
+        self.total_uj += grown(before_uj, now_uj, self.zone.range_uj or 0)
+        return True
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _raw(self) -> int:
+        return int(os.pread(self._descriptor, 32, 0))
+
+
+def grown(before_uj: int, now_uj: int, range_uj: int) -> int:
+    """By how much, a counter that began again at its end included."""
+    return now_uj - before_uj if now_uj >= before_uj else max(0, now_uj + range_uj - before_uj)
+
+
+class EnergyProbe:
+    """What the machine drew while one job ran."""
+
+    name = "energy"
+
+    def __init__(self, counters: EnergyCounters) -> None:
+        self.unknown: dict[str, str] = dict(counters.unknown)
+        self.sources: Mapping[str, str] = (
+            {"energy": f"powercap ({', '.join(counters.labels)}), by its share of the CPU time"}
+            if counters.labels
+            else {}
+        )
+        self._counters = counters
+        counters.read()
+        self._epoch = counters.epoch
+
+    def read(self) -> dict[str, Any]:
+        fields = dict(self._counters.read())
+        if self._counters.epoch == self._epoch:
+            return fields
+        self.unknown.update(dict.fromkeys(fields, self._counters.why))
+        return {}
+
+    def close(self) -> None:
+        """The counters are everybody's."""

@@ -1,0 +1,168 @@
+"""The whole machine, kept apart from the job: its load while the job ran, and what it is."""
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.probes.cgroup.layout import CgroupLayout, read_layout
+from joblens.probes.network.interfaces import parse_host_network
+from joblens.probes.proc.kernel_files import pread_whole, read_text
+from joblens.probes.proc.proc_files import USEC_PER_TICK, process_start_ticks
+
+__all__ = ["HostFacts", "HostProbe", "process_start_ticks", "read_host"]
+
+_READ_SIZE = 4096
+# A machine of many containers has hundreds of interfaces. A look at them that costs more than this is
+# followed by a pause, in which readings are without them.
+_CHEAP_NS = 200_000
+_NETWORK_BUDGET = 1 / 500
+
+
+class HostFacts(Struct, frozen=True, kw_only=True):
+    """What does not change while a job runs. None: could not be read."""
+
+    hostname: str
+    kernel: str
+    boot_id: str
+    cpu_count: int | None  # that this process may use: by affinity and by the CPU quota of its groups
+    memory_total_bytes: int | None
+
+
+class HostProbe:
+    """Host-wide counters. A file this machine lacks leaves its fields out."""
+
+    name = "host"
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self.sources: dict[str, str] = {}
+        self.unknown: Mapping[str, str] = {}
+        self._descriptors: list[int] = []
+        self._readings = []
+        self._network = -1
+        self._network_due_ns = 0
+        unknown = {}
+        for file, group, fields, parse in (
+            ("stat", "host_cpu", ("host_cpu_busy_usec", "host_cpu_total_usec"), parse_host_cpu),
+            ("meminfo", "host_memory", ("host_memory_used_bytes", "host_memory_total_bytes"), parse_meminfo),
+            ("loadavg", "host_load", ("host_load1", "host_load5", "host_load15"), parse_loadavg),
+            ("net/dev", "host_network", ("host_network_rx_bytes", "host_network_tx_bytes"), None),
+        ):
+            try:
+                descriptor = os.open(f"{proc}/{file}", os.O_RDONLY | os.O_CLOEXEC)
+            except OSError as error:
+                unknown.update(dict.fromkeys(fields, f"cannot read {proc}/{file}: {error.strerror}"))
+                continue
+            self._descriptors.append(descriptor)
+            if parse is None:
+                self._network = descriptor
+            else:
+                self._readings.append((descriptor, parse))
+            self.sources[group] = f"/proc/{file}"
+        self.unknown = unknown
+
+    def read(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        for descriptor, parse in self._readings:
+            fields.update(parse(os.pread(descriptor, _READ_SIZE, 0)))
+        if self._network >= 0:
+            fields.update(self._read_network())
+        return fields
+
+    def _read_network(self) -> dict[str, int]:
+        now_ns = time.monotonic_ns()
+        if now_ns < self._network_due_ns:
+            return {}
+        cpu_before_ns = time.thread_time_ns()
+        fields = parse_host_network(pread_whole(self._network))
+        cost_ns = time.thread_time_ns() - cpu_before_ns
+        if cost_ns > _CHEAP_NS:
+            self._network_due_ns = now_ns + int(cost_ns / _NETWORK_BUDGET)
+        return fields
+
+    def close(self) -> None:
+        descriptors, self._descriptors, self._readings = self._descriptors, [], []
+        self._network = -1
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def parse_host_cpu(data: bytes) -> dict[str, int]:
+    """First line of /proc/stat: user nice system idle iowait irq softirq steal, and guest times that are
+    in user and nice already. Waiting for I/O is idle."""
+    ticks = [int(word) for word in data[: data.index(b"\n")].split()[1:9]]
+    idle = sum(ticks[3:5])
+    total = sum(ticks)
+    return {
+        "host_cpu_busy_usec": (total - idle) * USEC_PER_TICK,
+        "host_cpu_total_usec": total * USEC_PER_TICK,
+    }
+
+
+def parse_meminfo(data: bytes) -> dict[str, int]:
+    """Used is what is not available: page cache that can be dropped is free memory."""
+    values = {}
+    for line in data[:256].splitlines()[:3]:  # MemTotal, MemFree, MemAvailable
+        name, _, rest = line.partition(b":")
+        values[name] = int(rest.split()[0]) * 1024
+    fields = {"host_memory_total_bytes": values[b"MemTotal"]}
+    if b"MemAvailable" in values:
+        fields["host_memory_used_bytes"] = values[b"MemTotal"] - values[b"MemAvailable"]
+    return fields
+
+
+def parse_loadavg(data: bytes) -> dict[str, int]:
+    one, five, fifteen = (int(word.replace(b".", b"")) for word in data.split()[:3])
+    return {"host_load1": one, "host_load5": five, "host_load15": fifteen}
+
+
+def read_host(proc: str = "/proc") -> HostFacts:
+    names = os.uname()
+    meminfo = read_text(f"{proc}/meminfo")
+    return HostFacts(
+        hostname=names.nodename,
+        kernel=names.release,
+        boot_id=(read_text(f"{proc}/sys/kernel/random/boot_id") or "").strip(),
+        cpu_count=_usable_cpus(read_layout(proc)),
+        memory_total_bytes=parse_meminfo(meminfo.encode()).get("host_memory_total_bytes")
+        if meminfo
+        else None,
+    )
+
+
+def _usable_cpus(layout: CgroupLayout) -> int | None:
+    """The affinity mask, in which cpuset groups show too, unless a quota allows less."""
+    try:
+        cpus = len(os.sched_getaffinity(0))
+    except OSError:
+        return os.cpu_count()
+    quota = cpu_quota(layout)
+    return cpus if quota is None else max(1, min(cpus, math.ceil(quota)))
+
+
+def cpu_quota(layout: CgroupLayout) -> float | None:
+    """CPUs that the process's group and every group above it allow; None: as many as there are."""
+    quotas = []
+    for key, read in (("unified", _quota_v2), ("cpu", _quota_v1)):
+        hierarchy = layout.hierarchies.get(key)
+        directory = hierarchy.directory if hierarchy else None
+        while hierarchy and directory and directory.startswith(hierarchy.mount_point):
+            quota = read(directory)
+            if quota is not None:
+                quotas.append(quota)
+            directory = os.path.dirname(directory)
+    return min(quotas, default=None)
+
+
+def _quota_v2(directory: str) -> float | None:
+    words = (read_text(f"{directory}/cpu.max") or "max").split()
+    return None if words[0] == "max" else int(words[0]) / int(words[1])
+
+
+def _quota_v1(directory: str) -> float | None:
+    quota = int(read_text(f"{directory}/cpu.cfs_quota_us") or -1)
+    period = int(read_text(f"{directory}/cpu.cfs_period_us") or 0)
+    return quota / period if quota > 0 and period else None

@@ -1,0 +1,1 @@
+"""Memory in depth: PSS, NUMA nodes, huge pages."""

@@ -1,0 +1,1 @@
+"""Network bytes and endpoints of a job, by BPF and socket lists."""

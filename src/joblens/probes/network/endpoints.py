@@ -1,0 +1,163 @@
+"""The driver that lists sockets for all jobs of this process together."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from joblens.model.errors import ProbeError
+from joblens.model.jobs.details import EndpointTable
+from joblens.probes.network.endpoint_tally import EndpointTally
+from joblens.probes.network.interfaces import network_namespace
+from joblens.probes.network.network_entry import dump_in
+from joblens.probes.network.socket_dump import SocketDump, SocketSeen
+from joblens.probes.proc.kernel_files import subgroups
+
+_FIRST_GAP_S, _LONGEST_GAP_S = 1.0, 10.0  # doubled from look to look: many a job is short
+_BUDGET = 1 / 2000  # of a core, in the long run
+_SAVED_S = 0.02  # of CPU time that may be spent at once: the first looks at a job find the most
+_FEW = 4  # processes to ask for their namespace: those of a container share one
+
+Known = dict[str, tuple[EndpointTable | None, str]]  # job -> (what was seen, why there is nothing new)
+
+
+class _Job(Struct):
+    group_dir: str
+    pids: Callable[[], Sequence[int]]
+    tally: EndpointTally
+    gap_s: float = _FIRST_GAP_S
+    due_s: float = 0.0
+    table: EndpointTable | None = None
+    problem: str = ""
+
+
+class SocketDriver:
+    """Wakes every second while jobs are young; each job is looked at less and less often, at last every
+    ten seconds. Only `read` asks the kernel, on the driver's thread."""
+
+    name = "sock_diag"
+    interval_s = 1.0
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[str, _Job] = {}
+        self._here: SocketDump | None = None
+        self._credit_s = _SAVED_S
+        self._credit_at_s = time.monotonic()
+
+    def watch(
+        self, job: str, group_dir: str, pids: Callable[[], Sequence[int]], *, has_begun: bool = False
+    ) -> None:
+        """`has_begun`: it was there before, and so may its connections have been."""
+        with self._lock:
+            self._jobs[job] = _Job(group_dir, pids, EndpointTally(has_begun=has_begun))
+
+    def forget(self, job: str) -> None:
+        with self._lock:
+            self._jobs.pop(job, None)
+
+    def hurry(self, job: str) -> None:
+        """It is looked at with the next read, whenever its turn would be."""
+        with self._lock:
+            if job in self._jobs:
+                self._jobs[job].due_s = 0.0
+
+    def read(self) -> Known | None:
+        """Of all jobs; None: it was nobody's turn."""
+        now_s = time.monotonic()
+        with self._lock:
+            jobs = {name: job for name, job in self._jobs.items() if job.due_s <= now_s}
+        if not jobs:
+            return None
+        for job in jobs.values():
+            # Half a tick less, so that one that comes a little early is not passed over.
+            job.due_s = now_s + job.gap_s - self.interval_s / 2
+            job.gap_s = min(2 * job.gap_s, _LONGEST_GAP_S)
+        cpu_before_s = time.thread_time()
+        self._look(jobs)
+        pause_s = self._pause_s(now_s, time.thread_time() - cpu_before_s)
+        for job in jobs.values():
+            job.due_s = max(job.due_s, now_s + pause_s)
+        with self._lock:
+            return {name: (job.table, job.problem) for name, job in self._jobs.items()}
+
+    def _pause_s(self, now_s: float, cost_s: float) -> float:
+        """What is not spent is saved up to a point; who spends more waits until it is earned."""
+        earned_s = (now_s - self._credit_at_s) * _BUDGET
+        self._credit_s = min(_SAVED_S, self._credit_s + earned_s) - cost_s
+        self._credit_at_s = now_s
+        return max(0.0, -self._credit_s / _BUDGET)
+
+    def idle_until_s(self) -> float:
+        with self._lock:
+            return min((job.due_s for job in self._jobs.values()), default=float("inf"))
+
+    def close(self) -> None:
+        if self._here is not None:
+            self._here.close()
+            self._here = None
+
+    def _look(self, jobs: dict[str, _Job]) -> None:
+        owners = {group: name for name, job in jobs.items() for group in group_ids(job.group_dir)}
+        found: dict[str, list[tuple[int, SocketSeen]]] = {name: [] for name in jobs}
+        for seen in self._sockets_here(list(owners)):
+            if seen.group in owners:
+                found[owners[seen.group]].append((0, seen))
+        problems = self._look_elsewhere(jobs, found)
+        at_us = time.time_ns() // 1000
+        for name, job in jobs.items():
+            job.tally.add(found[name])
+            job.table, job.problem = job.tally.table(at_us), problems.get(name, "")
+
+    def _sockets_here(self, groups: list[int]) -> list[SocketSeen]:
+        if self._here is None:
+            self._here = SocketDump()
+        try:
+            return list(self._here.sockets(groups))
+        except ProbeError:
+            self.close()  # half an answer may still be in it
+            raise
+
+    def _look_elsewhere(
+        self, jobs: dict[str, _Job], found: dict[str, list[tuple[int, SocketSeen]]]
+    ) -> dict[str, str]:
+        """In the namespaces that jobs made for themselves. -> job -> why that could not be done"""
+        problems = {}
+        own = network_namespace("self")
+        for name, job in jobs.items():
+            for namespace, pid in _namespaces(job.pids()).items():
+                if namespace == own:
+                    continue
+                try:
+                    there = dump_in(pid)
+                    try:
+                        sockets = there.sockets(group_ids(job.group_dir))
+                        found[name] += ((namespace, seen) for seen in sockets)
+                    finally:
+                        there.close()
+                except ProbeError as error:
+                    problems[name] = str(error)
+        return problems
+
+
+def group_ids(directory: str) -> list[int]:
+    """Of the group and all below it: the kernel numbers groups by their inodes. Empty when it is gone."""
+    try:
+        ids = [os.stat(directory).st_ino]
+    except OSError:
+        return []
+    for below in subgroups(directory):
+        ids += group_ids(below)
+    return ids
+
+
+def _namespaces(pids: Iterable[int]) -> dict[int, int]:
+    """Network namespace -> a process in it."""
+    found: dict[int, int] = {}
+    for pid in list(pids)[:_FEW]:
+        namespace = network_namespace(pid)
+        if namespace is not None:
+            found.setdefault(namespace, pid)
+    return found

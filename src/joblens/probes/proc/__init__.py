@@ -1,0 +1,1 @@
+"""Numbers from /proc: processes, threads, process trees."""

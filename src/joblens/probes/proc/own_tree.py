@@ -1,0 +1,277 @@
+"""Looks at the calling process, some of its threads, and everything that descends from it.
+
+For measuring inside a host program: it waits for nobody, adopts nobody and changes nothing, so a
+descendant is found only through its living ancestors, or because it was seen before they died."""
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Collection, Iterable
+
+from msgspec import Struct
+
+from joblens.analysis.numbers.attribution import NOTHING, Counters, Identity, LiveProcess, Snapshot
+from joblens.probes.proc.own_helpers import HELPERS
+from joblens.probes.proc.proc_files import ProcStat, parse_io, parse_stat, parse_status
+from joblens.probes.proc.task_files import (
+    PROCESS_CLOCK,
+    THREAD_CLOCK,
+    clock_usec,
+    io_counters,
+    own_counters,
+    parse_private_dirty,
+    parse_sizes,
+    rusage_counters,
+    waited_counters,
+)
+
+# smaps_rollup walks all pages of a process; past this much a look makes do with a lower bound.
+_PAGE_WALK_BUDGET_S = 0.02
+_TRIES = 5
+
+
+class Level(Struct, frozen=True, kw_only=True):
+    """How things stand, of all processes together where it does not say otherwise."""
+
+    anon_bytes: int
+    shmem_bytes: int
+    kernel_bytes: int
+    swap_bytes: int
+    virtual_bytes: int
+    own_rss_bytes: int
+    own_peak_bytes: int  # of this process since it began, not since the measurement did
+    own_file_bytes: int  # files that this process maps
+    largest_child_bytes: int  # highest any living descendant has been
+    largest_child_file_bytes: int  # files that one maps
+    processes: int
+    threads: int
+    open_files: int | None
+    is_lower_bound: bool  # memory that forked children share could not be told apart in time
+
+
+class _Seen(Struct):
+    """What is remembered about a descendant from one look to the next."""
+
+    thread: int | None
+    io: Counters = NOTHING
+    ignores_children: bool = False
+
+
+class _Step(Struct, frozen=True):
+    """A process still to be read on the way down the tree."""
+
+    pid: int
+    thread: int | None
+    branch: Identity | None  # None: it is a child of ours and begins one
+    is_adrift: bool
+
+
+class OwnTree:
+    """One for a process. Not safe for two threads at once; the caller holds a lock."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._pid = os.getpid()
+        self._seen: dict[Identity, _Seen] = {}
+        self._stats: dict[int, ProcStat] = {}
+        self.looked_mono_ns = 0  # when the last look was
+        self._has_children_files = os.path.exists(f"{proc}/self/task/{self._pid}/children")
+
+    def forget(self) -> None:
+        self._seen.clear()
+
+    def look(self, threads: Collection[int], overhead_usec: int = 0) -> Snapshot:
+        with HELPERS.lock:
+            return self._look(threads, overhead_usec)
+
+    def _look(self, threads: Collection[int], overhead_usec: int) -> Snapshot:
+        waited = resource.getrusage(resource.RUSAGE_CHILDREN)
+        live, io, again = self._living(), self._io("self"), resource.getrusage(resource.RUSAGE_CHILDREN)
+        for _ in range(_TRIES):
+            if again == waited:
+                break
+            # A child was waited for meanwhile: it may be in both readings, or in neither.
+            waited = again
+            live, io, again = self._living(), self._io("self"), resource.getrusage(resource.RUSAGE_CHILDREN)
+        used_by = {thread: used for thread in threads if (used := self._thread(thread)) is not None}
+        own = rusage_counters(resource.getrusage(resource.RUSAGE_SELF))
+        # Reading files lets busy threads of the host program run in between, 5 ms each time: the CPU time
+        # belongs to this moment, not to when everything has been read.
+        self.looked_mono_ns = time.monotonic_ns()
+        return Snapshot(
+            own=own,
+            absorbed=rusage_counters(again) + (io or NOTHING) - HELPERS.used,
+            threads=used_by,
+            live=live,
+            overhead_usec=overhead_usec,
+        )
+
+    def level(self) -> Level:
+        """After `look`: of the processes that were found by it."""
+        own = parse_sizes(self._read("self/status") or b"")
+        stat = parse_stat(self._read("self/stat") or b"")
+        sizes = [own]
+        anon = own.get(b"RssAnon", 0)
+        threads, files, is_lower_bound = stat.threads, self._open_files("self"), False
+        families = {stat.stack_start: anon}
+        walk_until = time.perf_counter() + _PAGE_WALK_BUDGET_S
+        for (pid, _), seen in self._seen.items():
+            status, child = self._read(f"{pid}/status") or b"", self._stat(pid)
+            found = parse_sizes(status)
+            if child is None or b"VmRSS" not in found:
+                continue  # ended
+            seen.ignores_children = parse_status(status).ignores_sigchld
+            child_anon, is_exact = self._anon(pid, found.get(b"RssAnon", 0), child, families, walk_until)
+            anon += child_anon
+            is_lower_bound |= not is_exact
+            threads += child.threads
+            child_files = self._open_files(str(pid))
+            files = None if files is None or child_files is None else files + child_files
+            sizes.append(found)
+        largest = max(sizes[1:], key=lambda found: found.get(b"VmHWM", 0), default={})
+        return Level(
+            anon_bytes=anon,
+            # Several processes may hold the same segment: the largest holding is surely used.
+            shmem_bytes=max(found.get(b"RssShmem", 0) for found in sizes),
+            kernel_bytes=sum(found.get(b"VmPTE", 0) for found in sizes),
+            swap_bytes=sum(found.get(b"VmSwap", 0) for found in sizes),
+            virtual_bytes=sum(found.get(b"VmSize", 0) for found in sizes),
+            own_rss_bytes=own.get(b"VmRSS", 0),
+            own_peak_bytes=own.get(b"VmHWM", 0),
+            own_file_bytes=own.get(b"RssFile", 0),
+            largest_child_bytes=largest.get(b"VmHWM", 0),
+            largest_child_file_bytes=largest.get(b"RssFile", 0),
+            processes=len(sizes),
+            threads=threads,
+            open_files=files,
+            is_lower_bound=is_lower_bound,
+        )
+
+    def _living(self) -> dict[Identity, LiveProcess]:
+        self._stats = {}
+        before, self._seen = self._seen, {}
+        live: dict[Identity, LiveProcess] = {}
+        nobody_waits = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+        for pid, thread in self._children_of_us():
+            self._follow(_Step(pid, thread, None, nobody_waits), before, live)
+        for identity, seen in before.items():
+            if identity not in live and self._is_alive(identity):
+                # Its parent died and it went to init: no wait of ours will ever tell about it.
+                self._follow(_Step(identity[0], seen.thread, identity, is_adrift=True), before, live)
+        return live
+
+    def _follow(
+        self, root: "_Step", before: dict[Identity, _Seen], live: dict[Identity, LiveProcess]
+    ) -> None:
+        """Read a process and all below it."""
+        waiting = [root]
+        while waiting:
+            step = waiting.pop()
+            stat = self._stat(step.pid)
+            if stat is None or (step.pid, stat.start_ticks) in live:
+                continue
+            identity = (step.pid, stat.start_ticks)
+            seen = before.get(identity) or _Seen(thread=step.thread)
+            seen.io = self._io(str(step.pid)) or seen.io
+            self._seen[identity] = seen
+            branch = step.branch or identity
+            live[identity] = LiveProcess(
+                branch=branch,
+                thread=seen.thread,
+                own=own_counters(clock_usec(step.pid, PROCESS_CLOCK), stat),
+                absorbed=waited_counters(stat) + seen.io,
+                is_adrift=step.is_adrift,
+            )
+            if stat.state != "Z":
+                waiting += [
+                    _Step(child, seen.thread, branch, seen.ignores_children)
+                    for child in self._children(step.pid)
+                ]
+
+    def _children_of_us(self) -> Iterable[tuple[int, int | None]]:
+        if not self._has_children_files:
+            return [(pid, None) for pid in self._scan(self._pid) if pid not in HELPERS.pids]
+        return [
+            (int(child), int(thread))
+            for thread in self._list("self/task")
+            for child in (self._read(f"self/task/{thread}/children") or b"").split()
+            if int(child) not in HELPERS.pids
+        ]
+
+    def _children(self, pid: int) -> list[int]:
+        if not self._has_children_files:
+            return self._scan(pid)
+        found: list[int] = []
+        for thread in self._list(f"{pid}/task"):
+            found += map(int, (self._read(f"{pid}/task/{thread}/children") or b"").split())
+        return found
+
+    def _scan(self, parent: int) -> list[int]:
+        """For kernels without the children files."""
+        if not self._stats:
+            for name in os.listdir(self._proc):
+                if name.isdigit() and (stat := self._stat(int(name))) is not None:
+                    self._stats[int(name)] = stat
+        return [pid for pid, stat in self._stats.items() if stat.parent_pid == parent]
+
+    def _is_alive(self, identity: Identity) -> bool:
+        stat = self._stat(identity[0])
+        return stat is not None and stat.start_ticks == identity[1]
+
+    def _thread(self, thread: int) -> Counters | None:
+        text = self._read(f"self/task/{thread}/stat")
+        if text is None:
+            return None
+        stat = parse_stat(text)
+        own = own_counters(clock_usec(thread, THREAD_CLOCK), stat)
+        return own + (self._io(f"self/task/{thread}") or NOTHING)
+
+    def _anon(
+        self, pid: int, anon: int, stat: ProcStat, families: dict[int, int], walk_until: float
+    ) -> tuple[int, bool]:
+        """Memory of its own, and whether that is exact. A child that was forked and never became
+        another program holds its parent's pages too, which must not be counted twice."""
+        family = stat.stack_start
+        if not family or family not in families:
+            families[family] = anon
+            return anon, True
+        if time.perf_counter() < walk_until and (text := self._read(f"{pid}/smaps_rollup")):
+            private = parse_private_dirty(text)
+            if private is not None:
+                return min(anon, private), True
+        return max(0, anon - families[family]), False
+
+    def _open_files(self, who: str) -> int | None:
+        try:
+            # Linux 6.2 and later give the number as the size of the directory.
+            return os.stat(f"{self._proc}/{who}/fd").st_size or len(os.listdir(f"{self._proc}/{who}/fd"))
+        except OSError:
+            return None
+
+    def _stat(self, pid: int) -> ProcStat | None:
+        text = self._read(f"{pid}/stat")
+        return None if text is None else parse_stat(text)
+
+    def _io(self, who: str) -> Counters | None:
+        text = self._read(f"{who}/io")
+        return None if text is None else io_counters(parse_io(text))
+
+    def _list(self, path: str) -> list[str]:
+        try:
+            return os.listdir(f"{self._proc}/{path}")
+        except OSError:
+            return []
+
+    def _read(self, path: str) -> bytes | None:
+        """None: it has ended, or it is not ours to look at."""
+        try:
+            descriptor = os.open(f"{self._proc}/{path}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            return os.read(descriptor, 1 << 16)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)

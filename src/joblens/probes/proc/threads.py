@@ -1,0 +1,367 @@
+"""The threads of a job: who used the CPU, who waited for one, who was moved about.
+
+Every look reads one short file a thread, then more of those that have run since, the busiest first. It stops
+after a few milliseconds and goes on there the next time: a job with thousands of threads delays nobody."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.model.jobs.details import Details, ThreadTable, ThreadUse
+from joblens.model.values.cpu_lists import format_cpu_list
+from joblens.probes.proc.proc_files import USEC_PER_TICK
+from joblens.probes.proc.thread_files import (
+    Scheduling,
+    ThreadStat,
+    parse_sched,
+    parse_schedstat,
+    parse_switches,
+    parse_thread_stat,
+)
+
+MOST_KEPT = 256
+_MOST_WATCHED = 2048  # that live at once; what is beyond is in the job's totals only
+# Of a look, in CPU time: for everyone's times, and for those and the rest together …
+_TIMES_NS, _LOOK_NS = 4_000_000, 6_000_000
+_LOOK_WALL_NS = (
+    25_000_000  # … and on the clock: a job that takes every CPU has this thread wait for each file
+)
+_SOURCE = "/proc/PID/task/TID: schedstat, stat, sched"
+_SHORTEST_S, _LONGEST_S = 1.0, 15.0
+_EMPTY = Details()
+
+
+class _Seen(Struct):
+    """What is remembered of a thread that lives. Times in nanoseconds since the job's start."""
+
+    pid: int
+    process: str
+    base_cpu_ns: int = 0
+    base_wait_ns: int = 0
+    base_user_usec: int = 0
+    base_system_usec: int = 0
+    base_sched: Scheduling = Scheduling(0, 0, 0)
+    cpu_ns: int = 0
+    wait_ns: int | None = None
+    read_at_cpu_ns: int = -1  # its CPU time when the rest was read
+    stat: ThreadStat | None = None
+    name: str = ""  # under which it used the most: a shell may have become `sleep` since
+    name_cpu_ns: int = -1
+    name_now: str = ""
+    name_now_cpu_ns: int = 0
+    sched: Scheduling = Scheduling(None, None, None)
+    allowed: str = ""
+
+
+class ThreadsProbe:
+    """`pids` lists the living processes. What a thread has used when it is first seen is taken off where
+    `was_before(tid, start_ticks)` says that it was not for the job. `earlier`: what another process that
+    looked at the job has seen of its threads; those that have ended since are not forgotten. `waited`: a
+    thread that has become the job since, and its files by name as they were before."""
+
+    name = "threads"
+
+    def __init__(
+        self,
+        pids: Callable[[], Sequence[int]],
+        was_before: Callable[[int, int], bool],
+        *,
+        earlier: ThreadTable | None = None,
+        waited: tuple[int, Mapping[str, bytes]] | None = None,
+        proc: str = "/proc",
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self._pids = pids
+        self._was_before = was_before
+        self._proc = proc
+        self._now_us = now_us
+        self._began_s = time.monotonic()
+        self._living: dict[int, _Seen] = {}
+        self._ended: list[ThreadUse] = []  # the hottest of them
+        self._ended_cpu_ns = self._ended_wait_ns = 0
+        self._ended_migrations: int | None = None
+        self._seen = self._missed = 0
+        self._unread: set[int] = set()  # that are there, and have not been read once
+        self._turn = 0
+        self._last: ThreadTable | None = None
+        self._earlier = earlier
+        self._not_met: dict[int, ThreadUse] = {}
+        for use in earlier.threads if earlier is not None else ():
+            if use.is_alive:
+                self._not_met[use.tid] = use
+            else:
+                self._add_ended(use)
+        if waited is not None:
+            self._living[waited[0]] = _before_it_was_the_job(*waited)
+            self._seen += 1
+        else:  # what is there now may have to be taken off
+            self._look()
+
+    @property
+    def interval_s(self) -> float:
+        """A young job is looked at often, so that a short one is seen at all."""
+        return min(_LONGEST_S, max(_SHORTEST_S, (time.monotonic() - self._began_s) / 10))
+
+    def read(self) -> Details:
+        self._look()
+        table = self._table()
+        if self._last is not None and _without_time(table) == _without_time(self._last):
+            return _EMPTY
+        self._last = table
+        return Details(threads=table)
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    # ---- looking -------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Brings what is known of the living up to date."""
+        budget = _Budget()
+        there = self._list()
+        for tid in self._living.keys() - there.keys():
+            self._end(tid)
+        for tid, use in list(self._not_met.items()):
+            if there.get(tid) != use.pid:
+                self._add_ended(self._not_met.pop(tid))
+        order = list(there)
+        first = self._turn % len(order) if order else 0
+        for number, tid in enumerate((*order[first:], *order[:first])):
+            if budget.is_spent(_TIMES_NS):
+                self._turn = first + number
+                break
+            with suppress(OSError):  # it has just ended
+                self._update(tid, there[tid])
+        self._missed += len(self._unread - there.keys())
+        self._unread = there.keys() - self._living.keys()
+        ran = [tid for tid, seen in self._living.items() if seen.cpu_ns != seen.read_at_cpu_ns]
+        for tid in sorted(ran, key=lambda tid: self._living[tid].read_at_cpu_ns - self._living[tid].cpu_ns):
+            if budget.is_spent(_LOOK_NS):
+                return
+            with suppress(OSError):
+                self._read_closely(tid, self._living[tid])
+
+    def _list(self) -> dict[int, int]:
+        """Thread -> process."""
+        found: dict[int, int] = {}
+        for pid in self._pids():
+            try:
+                found.update((int(name), pid) for name in os.listdir(f"{self._proc}/{pid}/task"))
+            except OSError:
+                continue  # it has just ended
+            if len(found) > _MOST_WATCHED:
+                return dict(list(found.items())[:_MOST_WATCHED])
+        return found
+
+    def _update(self, tid: int, pid: int) -> None:
+        folder = f"{self._proc}/{pid}/task/{tid}"
+        cpu_ns, wait_ns = self._times(folder)
+        seen = self._living.get(tid)
+        if seen is not None and (seen.pid != pid or cpu_ns < seen.cpu_ns + seen.base_cpu_ns):
+            self._end(tid)  # the kernel has given its number to another
+            seen = None
+        is_new = seen is None
+        if seen is None:
+            seen = _Seen(pid=pid, process=self._process_name(pid, tid))
+        seen.cpu_ns = cpu_ns - seen.base_cpu_ns
+        seen.wait_ns = None if wait_ns is None else wait_ns - seen.base_wait_ns
+        if is_new:
+            seen.stat = parse_thread_stat(_read(f"{folder}/stat"))
+            if self._was_before(tid, seen.stat.start_ticks):
+                self._read_closely(tid, seen)
+                _take_base(seen)
+            self._living[tid] = seen
+            self._seen += 1
+            known = self._not_met.pop(tid, None)
+            if known is not None and known.cpu_usec > cpu_ns // 1000:
+                self._add_ended(known)  # that one had the same number
+
+    def _times(self, folder: str) -> tuple[int, int | None]:
+        try:
+            on_cpu_ns, waiting_ns = parse_schedstat(_read(f"{folder}/schedstat"))
+        except FileNotFoundError:
+            stat = parse_thread_stat(_read(f"{folder}/stat"))
+            return (stat.user_ticks + stat.system_ticks) * USEC_PER_TICK * 1000, None
+        return on_cpu_ns, waiting_ns
+
+    def _read_closely(self, tid: int, seen: _Seen) -> None:
+        folder = f"{self._proc}/{seen.pid}/task/{tid}"
+        seen.stat = parse_thread_stat(_read(f"{folder}/stat"))
+        _add_to_name(seen, seen.stat.name)
+        if tid == seen.pid:
+            seen.process = seen.name  # it may be another after exec
+        try:
+            seen.sched = parse_sched(_read(f"{folder}/sched"))
+        except FileNotFoundError:
+            seen.sched = parse_switches(_read(f"{folder}/status"))
+        if self._proc == "/proc":
+            seen.allowed = format_cpu_list(os.sched_getaffinity(tid))
+        seen.read_at_cpu_ns = seen.cpu_ns
+
+    def _process_name(self, pid: int, tid: int) -> str:
+        leader = self._living.get(pid)
+        if leader is not None and leader.process:
+            return leader.process
+        return "" if tid == pid else parse_thread_stat(_read(f"{self._proc}/{pid}/stat")).name
+
+    def _end(self, tid: int) -> None:
+        seen = self._living.pop(tid)
+        use = _use_of(tid, seen, is_alive=False)
+        self._ended_cpu_ns += seen.cpu_ns
+        self._ended_wait_ns += seen.wait_ns or 0
+        self._ended_migrations = _sum_known([self._ended_migrations, use.migrations])
+        self._ended.append(use)
+        if len(self._ended) > 2 * MOST_KEPT:
+            self._ended = _hottest(self._ended)
+
+    def _add_ended(self, use: ThreadUse) -> None:
+        """One that only somebody else has seen."""
+        self._seen += 1
+        self._ended_cpu_ns += use.cpu_usec * 1000
+        self._ended_wait_ns += (use.wait_usec or 0) * 1000
+        self._ended_migrations = _sum_known([self._ended_migrations, use.migrations])
+        self._ended.append(replace(use, is_alive=False))
+
+    # ---- telling -------------------------------------------------------------------------------------
+
+    def _table(self) -> ThreadTable:
+        living = [_use_of(tid, seen, is_alive=True) for tid, seen in self._living.items()]
+        waits = [seen.wait_ns for seen in self._living.values()]
+        wait_ns = None if None in waits else self._ended_wait_ns + sum(wait or 0 for wait in waits)
+        cpu_ns = self._ended_cpu_ns + sum(seen.cpu_ns for seen in self._living.values())
+        table = ThreadTable(
+            at_us=self._now_us(),
+            threads=tuple(_hottest([*living, *self._ended])),
+            seen=self._seen,
+            unread=self._missed + len(self._unread),
+            cpu_usec=cpu_ns // 1000,
+            wait_usec=None if wait_ns is None else wait_ns // 1000,
+            migrations=_sum_known([self._ended_migrations, *(use.migrations for use in living)]),
+            source=_SOURCE
+            if len(self._living) < _MOST_WATCHED
+            else f"{_SOURCE} (of {_MOST_WATCHED} threads at a time)",
+        )
+        return table if self._earlier is None else _not_below(table, self._earlier)
+
+
+def _not_below(table: ThreadTable, earlier: ThreadTable) -> ThreadTable:
+    """Of what was in an earlier table's totals alone nobody knows whether it lives on."""
+    return replace(
+        table,
+        seen=max(table.seen, earlier.seen),
+        cpu_usec=max(table.cpu_usec, earlier.cpu_usec),
+        wait_usec=None if table.wait_usec is None else max(table.wait_usec, earlier.wait_usec or 0),
+        migrations=None if table.migrations is None else max(table.migrations, earlier.migrations or 0),
+    )
+
+
+def _before_it_was_the_job(tid: int, files: Mapping[str, bytes]) -> _Seen:
+    seen = _Seen(pid=tid, process="", stat=parse_thread_stat(files["stat"]))
+    if "schedstat" in files:
+        seen.cpu_ns, seen.wait_ns = parse_schedstat(files["schedstat"])
+    elif seen.stat is not None:
+        seen.cpu_ns = (seen.stat.user_ticks + seen.stat.system_ticks) * USEC_PER_TICK * 1000
+    seen.sched = parse_sched(files["sched"]) if "sched" in files else parse_switches(files["status"])
+    _take_base(seen)
+    return seen
+
+
+def _add_to_name(seen: _Seen, name: str) -> None:
+    """What it has used since it was last read goes to the name it has now."""
+    if name != seen.name_now:
+        seen.name_now, seen.name_now_cpu_ns = name, 0
+    seen.name_now_cpu_ns += seen.cpu_ns - max(0, seen.read_at_cpu_ns)
+    if name == seen.name or seen.name_now_cpu_ns >= seen.name_cpu_ns:
+        seen.name, seen.name_cpu_ns = name, max(seen.name_cpu_ns, seen.name_now_cpu_ns)
+
+
+def _take_base(seen: _Seen) -> None:
+    """What it has used so far was not for the job."""
+    seen.base_cpu_ns, seen.cpu_ns = seen.cpu_ns, 0
+    seen.base_wait_ns, seen.wait_ns = seen.wait_ns or 0, 0 if seen.wait_ns is not None else None
+    seen.read_at_cpu_ns = seen.name_cpu_ns = -1
+    seen.name_now_cpu_ns = 0
+    seen.base_sched = seen.sched
+    if seen.stat is not None:
+        seen.base_user_usec = seen.stat.user_ticks * USEC_PER_TICK
+        seen.base_system_usec = seen.stat.system_ticks * USEC_PER_TICK
+
+
+def _use_of(tid: int, seen: _Seen, *, is_alive: bool) -> ThreadUse:
+    user = system = None
+    if seen.stat is not None:
+        user, system = _divided(
+            seen.cpu_ns // 1000,
+            seen.stat.user_ticks * USEC_PER_TICK - seen.base_user_usec,
+            seen.stat.system_ticks * USEC_PER_TICK - seen.base_system_usec,
+        )
+    voluntary, involuntary, migrations = (
+        None if value is None else value - (base or 0)
+        for value, base in zip(seen.sched, seen.base_sched, strict=True)
+    )
+    return ThreadUse(
+        pid=seen.pid,
+        tid=tid,
+        process=seen.process,
+        name=seen.name or (seen.stat.name if seen.stat is not None else ""),
+        cpu_usec=seen.cpu_ns // 1000,
+        user_usec=user,
+        system_usec=system,
+        wait_usec=None if seen.wait_ns is None else seen.wait_ns // 1000,
+        switches_voluntary=voluntary,
+        switches_involuntary=involuntary,
+        migrations=migrations,
+        last_cpu=seen.stat.last_cpu if seen.stat is not None else None,
+        cpus_allowed=seen.allowed,
+        is_alive=is_alive,
+    )
+
+
+def _divided(cpu_usec: int, user_usec: int, system_usec: int) -> tuple[int | None, int | None]:
+    """Both in the proportion of the clock ticks, so that they add up; None: below a tick there is none."""
+    if user_usec + system_usec <= 0:
+        return None, None
+    user = cpu_usec * user_usec // (user_usec + system_usec)
+    return user, cpu_usec - user
+
+
+def _hottest(threads: list[ThreadUse]) -> list[ThreadUse]:
+    return sorted(threads, key=lambda use: -use.cpu_usec)[:MOST_KEPT]
+
+
+def _sum_known(values: Sequence[int | None]) -> int | None:
+    """Of a thread that was not looked at closely yet nothing is known, as of all where the kernel does not
+    tell."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _without_time(table: ThreadTable) -> tuple[object, ...]:
+    return table.threads, table.seen, table.unread
+
+
+class _Budget:
+    """What one look may take, from now on."""
+
+    def __init__(self) -> None:
+        self._cpu_ns = time.thread_time_ns()
+        self._wall_ns = time.monotonic_ns()
+
+    def is_spent(self, cpu_ns: int) -> bool:
+        if time.monotonic_ns() - self._wall_ns > _LOOK_WALL_NS:
+            return True
+        return time.thread_time_ns() - self._cpu_ns > cpu_ns
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 8192)
+    except ProcessLookupError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Programs, packages and repositories that a job uses."""

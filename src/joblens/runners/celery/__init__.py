@@ -1,0 +1,1 @@
+"""Celery as the broker of a queue."""

@@ -1,0 +1,189 @@
+"""A worker's ear at a broker: a real Celery worker, as `celery inspect` and Flower see it, whose messages go
+to a Taker instead of to a pool of Celery's."""
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from celery.exceptions import WorkerShutdown
+from kombu.asynchronous import set_event_loop
+
+from joblens.ports.bell import Taker
+from joblens.runners.celery.application import TASK, make_app, queue_of
+from joblens.runners.celery.broker_url import Broker
+from joblens.runners.celery.notifier import reason
+from joblens.runners.celery.worker import HearingWorker
+
+_PAUSE_S = 1.0
+_MESSAGES_PER_JOB = 4  # under way for each job at a time …
+_LEAST_MESSAGES = 16  # … but so many that short jobs are not waited for
+
+
+class CeleryHearing:
+    def __init__(self, broker: Broker, queues: Sequence[str], concurrency: int, name: str) -> None:
+        self._broker = broker
+        self._queues = tuple(queues)
+        self._concurrency = concurrency
+        self._name = name
+        self._is_stopping = threading.Event()
+        self._inbox: _Inbox | None = None
+        self._lock = threading.Lock()
+
+    def run(self, taker: Taker, has_connected: Callable[[], None], has_lost: Callable[[str], None]) -> None:
+        told = ""
+
+        def found() -> None:
+            nonlocal told
+            told = ""
+            has_connected()
+
+        def lost(error: BaseException) -> None:
+            """Each reason once, however often it is tried."""
+            nonlocal told
+            why = reason(error, self._broker)
+            if why != told and not self._is_stopping.is_set():
+                told = why
+                has_lost(why)
+
+        while not self._is_stopping.is_set():
+            inbox = _Inbox(taker, self._is_stopping)
+            with self._lock:
+                self._inbox = inbox
+            worker = self._make_worker(inbox, found, lost)
+            try:
+                worker.blueprint.start(worker)
+            except WorkerShutdown:
+                worker.stop()
+                self._end_as_told()
+            except Exception as error:  # noqa: BLE001  # whatever it is, the jobs go on and the broker is tried again
+                lost(error)
+                worker.stop()
+                self._is_stopping.wait(_PAUSE_S)
+            finally:
+                inbox.close()
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+        inbox = self._inbox
+        if inbox is not None:
+            inbox.wake()
+
+    def _make_worker(
+        self, inbox: "_Inbox", has_connected: Callable[[], None], lost: Callable[[BaseException], None]
+    ) -> Any:
+        app = make_app(self._broker, self._queues)
+        app.task(name=TASK, Strategy=inbox.strategy, ignore_result=True, shared=False)(_only_a_name)
+        set_event_loop(None)  # one that an earlier worker of this process has left is closed
+        least = -(-_LEAST_MESSAGES // self._concurrency)
+        return HearingWorker(
+            app=app,
+            hostname=f"joblens@{self._name}",
+            inbox=inbox,
+            has_connected=has_connected,
+            has_lost=lost,
+            concurrency=self._concurrency,
+            prefetch_multiplier=max(_MESSAGES_PER_JOB, least),
+            queues=[queue_of(name).name for name in self._queues],
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=self._broker.kind == "folder",
+        )
+
+    def _end_as_told(self) -> None:
+        """By `stop`, or by somebody's `celery control shutdown`: that is meant for the whole process, which
+        ends as it does on a signal, and says `stop` when it is so far."""
+        if not self._is_stopping.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+            self._is_stopping.wait()
+
+
+def _only_a_name(uuid: str) -> None:
+    """Never called: what a message does is `_Inbox.strategy`."""
+
+
+class _Inbox:
+    """Messages between the broker's thread and those that settle them."""
+
+    def __init__(self, taker: Taker, is_stopping: threading.Event) -> None:
+        self._taker = taker
+        self._is_stopping = is_stopping
+        self._under_way: dict[int, Any] = {}  # by a number of ours: tags begin anew with each connection
+        self._settled: deque[int] = deque()
+        self._next_number = 0
+        self._has_been_woken = False
+        self._read_end, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def strategy(self, task: Any, app: Any, consumer: Any, **_: Any) -> Callable[..., None]:
+        """As Celery asks a task how its messages are handled."""
+        return self._on_message
+
+    def listen(self, hub: Any) -> None:
+        """With each connection. Messages of an earlier one are the broker's again."""
+        self._under_way.clear()
+        hub.add_reader(self._read_end, self._on_woken)
+
+    def wake(self) -> None:
+        """From any thread or a signal handler. One byte is enough for all that is to be told by it."""
+        if not self._has_been_woken:
+            self._has_been_woken = True
+            try:
+                os.write(self._write_end, b"!")
+            except OSError:
+                pass  # full, so it will be read; or closed, so nobody hears
+
+    def stop_if_told(self) -> None:
+        if self._is_stopping.is_set():
+            raise WorkerShutdown(0)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            os.close(self._read_end)
+            os.close(self._write_end)
+
+    def _on_message(self, message: Any, body: Any, ack: Any, reject: Any, callbacks: Any, **_: Any) -> None:
+        uuid = _uuid_of(message)
+        if uuid is None:
+            message.ack()
+            return
+        number = self._next_number
+        self._next_number += 1
+        self._under_way[number] = message
+        self._taker.take(uuid, lambda: self._settle(number))
+
+    def _settle(self, number: int) -> None:
+        self._settled.append(number)
+        with self._lock:
+            if not self._is_closed:
+                self.wake()
+
+    def _on_woken(self) -> None:
+        os.read(self._read_end, 4096)
+        self._has_been_woken = False  # only now: a byte that comes before it is read is not another one
+        while self._settled:
+            message = self._under_way.pop(self._settled.popleft(), None)
+            if message is not None:
+                message.ack()
+        if self._is_stopping.is_set():
+            self._give_back()
+            raise WorkerShutdown(0)
+
+    def _give_back(self) -> None:
+        for message in self._under_way.values():
+            message.requeue()
+        self._under_way.clear()
+
+
+def _uuid_of(message: Any) -> str | None:
+    """Only JSON is decoded here, and only a name of a job is taken from it."""
+    try:
+        arguments = message.decode()[0]
+        uuid = arguments[0]
+    except Exception:  # noqa: BLE001  # anybody may have written it
+        return None
+    return uuid if isinstance(uuid, str) and 0 < len(uuid) <= 64 else None

@@ -1,0 +1,187 @@
+"""Tells workers through a broker which jobs wait for them."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import kombu.exceptions
+from kombu import Producer
+
+from joblens.model.errors import BrokerError
+from joblens.runners.celery.application import (
+    ANSWER_S,
+    TASK,
+    connection_to_ring,
+    make_app,
+    queue_of,
+)
+from joblens.runners.celery.broker_url import Broker, check_route
+
+_BATCH = 500
+_SOON_S = 1.0
+T = TypeVar("T")
+
+
+class CeleryBell:
+    """Any thread may ring. A message that was sent twice does no harm: a job is claimed once."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._app = make_app(broker)
+        self._origin = f"{os.getpid()}@{socket.gethostname()}"
+        self._lock = threading.Lock()
+        self._connection: Any = None
+        self._producer: Any = None
+        self._confirmations: _Confirmations | None = None
+        self._declared: set[str] = set()
+
+    def ring(self, tickets: Sequence[tuple[str, str]]) -> None:
+        for queue in {queue for _, queue in tickets}:
+            check_route(queue)
+        if tickets:
+            with self._lock:
+                self._twice(lambda: self._publish(tickets))
+
+    def check(self) -> str:
+        with self._lock:
+            self._twice(self._ask)
+        words = {"redis": "Redis", "amqp": "RabbitMQ", "folder": "folder"}
+        return f"{words[self._broker.kind]} at {self._broker.shown}"
+
+    def close(self) -> None:
+        with self._lock:
+            self._hang_up()
+
+    def _twice(self, do: Callable[[], T]) -> T:
+        """A connection from before may be dead without anybody having noticed: that shows at once."""
+        is_old = self._connection is not None
+        began = time.monotonic()
+        try:
+            return do()
+        except self._errors() as error:
+            self._hang_up()
+            if not is_old or time.monotonic() - began > _SOON_S:
+                raise self._told(error) from error
+        try:
+            return do()
+        except self._errors() as error:
+            self._hang_up()
+            raise self._told(error) from error
+
+    def _errors(self) -> tuple[type[BaseException], ...]:
+        transport = self._app.connection_for_write().get_transport_cls()
+        own = (*transport.connection_errors, *transport.channel_errors)
+        return (OSError, kombu.exceptions.KombuError, *own)
+
+    def _told(self, error: BaseException) -> BrokerError:
+        return BrokerError(
+            f"the broker at {self._broker.shown} cannot be used: {reason(error, self._broker)}",
+            hint="jobs stay in the store; workers find them there a little later",
+        )
+
+    def _connect(self) -> Any:
+        if self._producer is None:
+            self._connection = connection_to_ring(self._app)
+            self._connection.ensure_connection(max_retries=0)
+            channel = self._connection.default_channel
+            self._producer = Producer(channel, serializer="json", auto_declare=False)
+            if self._broker.kind == "amqp":
+                self._confirmations = _Confirmations(channel)
+        return self._producer
+
+    def _hang_up(self) -> None:
+        connection = self._connection
+        self._connection = self._producer = self._confirmations = None
+        self._declared.clear()
+        if connection is not None:
+            try:
+                connection.collect(socket_timeout=0.5)
+            except Exception:  # noqa: BLE001, S110  # it is given up in any case
+                pass
+
+    def _ask(self) -> None:
+        producer = self._connect()
+        if self._broker.kind == "redis":
+            producer.channel.client.ping()
+        elif self._broker.kind == "amqp":
+            producer.channel.basic_qos(0, 1, a_global=False)  # changes nothing that matters, and is answered
+
+    def _publish(self, tickets: Sequence[tuple[str, str]]) -> None:
+        producer = self._connect()
+        for queue in {queue for _, queue in tickets} - self._declared:
+            if self._broker.kind == "amqp":
+                queue_of(queue)(producer.channel).declare()
+            self._declared.add(queue)
+        for start in range(0, len(tickets), _BATCH):
+            some = tickets[start : start + _BATCH]
+            if self._confirmations is not None:
+                self._confirmations.expect(len(some))
+            with producer.batch(max_size=_BATCH):
+                for body, headers, properties, routing_key in self._messages(some):
+                    producer.publish(
+                        body, exchange="", routing_key=routing_key, headers=headers, retry=False, **properties
+                    )
+            if self._confirmations is not None:
+                self._confirmations.wait(self._connection)
+
+    def _messages(self, tickets: Sequence[tuple[str, str]]) -> Iterator[tuple[Any, Any, Any, str]]:
+        for uuid, queue in tickets:
+            message = self._app.amqp.as_task_v2(
+                uuid,
+                TASK,
+                args=(uuid,),
+                origin=self._origin,
+                ignore_result=True,
+                argsrepr=uuid,
+                kwargsrepr="",
+            )
+            yield message.body, message.headers, message.properties, f"joblens.{queue}"
+
+
+class _Confirmations:
+    """RabbitMQ says of each message that it has it. They are waited for together: one by one each would cost
+    a way there and back."""
+
+    def __init__(self, channel: Any) -> None:
+        channel.confirm_select()
+        channel.events["basic_ack"].add(self._on_ack)
+        channel.events["basic_nack"].add(self._on_nack)
+        self._sent = 0  # messages are numbered from 1 in each channel
+        self._open: set[int] = set()
+        self._refused = 0
+
+    def expect(self, count: int) -> None:
+        """Before they are sent: answers are read while others are still being sent."""
+        self._open.update(range(self._sent + 1, self._sent + count + 1))
+        self._sent += count
+
+    def wait(self, connection: Any) -> None:
+        deadline = time.monotonic() + ANSWER_S
+        while self._open:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("it did not say that it has the messages")
+            connection.drain_events(timeout=left)
+        if self._refused:
+            raise kombu.exceptions.OperationalError("it refused messages")
+
+    def _on_ack(self, delivery_tag: int, multiple: bool) -> None:  # noqa: FBT001  # as amqp calls it
+        if multiple:
+            self._open = {tag for tag in self._open if tag > delivery_tag}
+        else:
+            self._open.discard(delivery_tag)
+
+    def _on_nack(self, delivery_tag: int, multiple: bool) -> None:  # noqa: FBT001
+        self._refused += 1
+        self._on_ack(delivery_tag, multiple)
+
+
+def reason(error: BaseException, broker: Broker) -> str:
+    """The innermost cause, in one line and without passwords."""
+    while error.__cause__ is not None and not str(error).strip("()'\" "):
+        error = error.__cause__
+    first_line = str(error).strip().split("\n", 1)[0] or type(error).__name__
+    return broker.without_secrets(first_line)

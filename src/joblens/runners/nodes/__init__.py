@@ -1,0 +1,1 @@
+"""Workers and processes on other nodes of a job."""

@@ -1,0 +1,271 @@
+"""The ear of a worker that stays on a node: a private socket, at which those whom the cluster lets begin
+there bring jobs and room for them (ports.hiring.Ear)."""
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
+
+import msgspec
+from msgspec import Struct, field
+
+from joblens.model.clusters.allocation import NodeDoors
+from joblens.model.jobs.job import Placement
+from joblens.ports.bell import Taker
+from joblens.runners.nodes.messages import (
+    Bring,
+    Ended,
+    FromNode,
+    Leave,
+    LetGo,
+    Lines,
+    PrintsTo,
+    Ran,
+    line_of,
+    read_to_node,
+)
+from joblens.runners.processes.socket_place import bind_at
+
+_READ_BYTES = 1 << 16
+_LEFT_S = 2.0  # after the last of those who bring jobs has gone
+_MOST_WAITING = 64  # connections that were not accepted yet
+
+
+class NodeTaker(Taker, Protocol):
+    """A worker that is told what room it has. All from the ear's thread."""
+
+    def lend(
+        self,
+        uuid: str,
+        gpus: tuple[str, ...] | None,
+        placement: Placement | None,
+        doors: NodeDoors | None = None,
+    ) -> None:
+        """Before `take` of the same job."""
+        ...
+
+    def set_places(self, places: int) -> None:
+        """That it has from now on. What runs in places that are gone goes on."""
+        ...
+
+    def let_go(self, uuid: str) -> None:
+        """Whoever brought it is gone: it ends, and others may have it. Nothing, when it is not held."""
+        ...
+
+
+class _Group(Struct):
+    places: int
+    left: set[str]
+    prints: set[str] = field(default_factory=set)  # jobs whose files are sent elsewhere
+
+
+class _Guest(Struct, eq=False):
+    connection: socket.socket
+    lines: Lines = field(default_factory=Lines)
+    groups: dict[int, _Group] = field(default_factory=dict)
+    unsent: bytes = b""
+
+
+class NodeEar:
+    """`has_ended`, `has_let_go` and `prints_to` may be called from any thread; all else happens on the one
+    that `run` is called on."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._is_stopping = False
+        self._own_end, self._other_end = socket.socketpair()
+        self._own_end.setblocking(False)
+        self._news: deque[FromNode] = deque()
+        self._lock = threading.Lock()
+        self._is_woken = False
+        self._guests: dict[int, _Guest] = {}
+        self._holder: dict[str, tuple[_Guest, int]] = {}  # uuid -> who waits for it, and in which group
+        self._places = 0
+        self._had_guests = False
+
+    # ---- from the worker -----------------------------------------------------------------------------
+
+    def has_run(self, uuid: str, seconds: float | None) -> None:
+        self._tell(Ran(uuid, seconds))
+
+    def has_ended(self, uuids: Sequence[str]) -> None:
+        self._tell(Ended(tuple(uuids)))
+
+    def has_let_go(self, uuids: Sequence[str]) -> None:
+        self._tell(LetGo(tuple(uuids)))
+
+    def prints_to(self, uuid: str, here: str, meant: str) -> None:
+        self._tell(PrintsTo(uuid, here, meant))
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        self._wake()
+
+    def _tell(self, word: FromNode) -> None:
+        with self._lock:
+            self._news.append(word)
+            if self._is_woken:
+                return
+            self._is_woken = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._other_end.send(b"\0")
+
+    # ---- its own thread ------------------------------------------------------------------------------
+
+    def run(self, taker: Taker, has_connected: Callable[[], None], has_lost: Callable[[str], None]) -> None:
+        node = cast(NodeTaker, taker)
+        node.set_places(0)
+        try:
+            listener = bind_at(self._path, _MOST_WAITING)
+        except OSError as error:
+            has_lost(f"its socket cannot be made: {error}")
+            return
+        has_connected()
+        selector = selectors.DefaultSelector()
+        selector.register(listener, selectors.EVENT_READ)
+        selector.register(self._own_end, selectors.EVENT_READ)
+        try:
+            while not self._is_stopping:
+                has_been_left = self._had_guests and not self._guests
+                ready = selector.select(_LEFT_S if has_been_left else None)
+                for key, _ in ready:
+                    self._attend(cast(socket.socket, key.fileobj), listener, selector, node)
+                self._pass_on(selector, node)
+                if has_been_left and not ready:
+                    os.kill(os.getpid(), signal.SIGTERM)  # its worker leaves as it would for anybody
+                    break
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+            listener.close()
+            for guest in list(self._guests.values()):
+                guest.connection.close()
+            selector.close()
+            self._own_end.close()
+            self._other_end.close()
+
+    def _attend(
+        self,
+        ready: socket.socket,
+        listener: socket.socket,
+        selector: selectors.BaseSelector,
+        node: NodeTaker,
+    ) -> None:
+        if ready is listener:
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                connection.setblocking(False)
+                self._guests[connection.fileno()] = _Guest(connection)
+                self._had_guests = True
+                selector.register(connection, selectors.EVENT_READ)
+        elif ready is self._own_end:
+            with contextlib.suppress(BlockingIOError):
+                self._own_end.recv(_READ_BYTES)
+        else:
+            guest = self._guests.get(ready.fileno())
+            if guest is not None:
+                self._listen_to(guest, selector, node)
+
+    def _listen_to(self, guest: _Guest, selector: selectors.BaseSelector, node: NodeTaker) -> None:
+        try:
+            data = guest.connection.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        try:
+            for line in guest.lines.feed(data):
+                word = read_to_node(line)
+                if isinstance(word, Bring):
+                    self._take(guest, word, node)
+                else:
+                    self._remove(guest, word, node)
+        except msgspec.MsgspecError:
+            data = b""  # nobody of ours speaks like that
+        if not data:
+            self._part_from(guest, selector, node)
+
+    def _part_from(self, guest: _Guest, selector: selectors.BaseSelector, node: NodeTaker) -> None:
+        if self._guests.pop(guest.connection.fileno(), None) is None:
+            return
+        selector.unregister(guest.connection)
+        guest.connection.close()
+        for group in list(guest.groups):
+            self._remove(guest, Leave(group), node)
+
+    def _take(self, guest: _Guest, brought: Bring, node: NodeTaker) -> None:
+        guest.groups[brought.group] = _Group(brought.places, set(brought.uuids))
+        self._places += brought.places
+        node.set_places(self._places)
+        for uuid in brought.uuids:
+            self._holder[uuid] = (guest, brought.group)
+            node.lend(uuid, brought.gpus, brought.placement, brought.doors)
+            node.take(uuid, _nothing)
+
+    def _remove(self, guest: _Guest, leave: Leave, node: NodeTaker) -> None:
+        group = guest.groups.pop(leave.group, None)
+        if group is None:
+            return
+        self._places -= group.places
+        node.set_places(self._places)
+        for uuid in group.left:
+            if self._holder.get(uuid) == (guest, leave.group):
+                del self._holder[uuid]
+                node.let_go(uuid)
+
+    def _pass_on(self, selector: selectors.BaseSelector, node: NodeTaker) -> None:
+        """What the worker told, to those who wait for it."""
+        with self._lock:
+            news = list(self._news)
+            self._news.clear()
+            self._is_woken = False
+        for word in news:
+            for uuid in (word.uuid,) if isinstance(word, PrintsTo | Ran) else word.uuids:
+                self._pass(word, uuid, node)
+        for guest in list(self._guests.values()):
+            if guest.unsent:
+                self._send(guest, selector, node)
+
+    def _pass(self, word: FromNode, uuid: str, node: NodeTaker) -> None:
+        if uuid not in self._holder:
+            return  # nobody waits for it (any more)
+        guest, number = self._holder[uuid]
+        if isinstance(word, PrintsTo):
+            guest.groups[number].prints.add(uuid)
+            guest.unsent += line_of(word)
+            return
+        if isinstance(word, Ran) and uuid in guest.groups[number].prints:
+            return  # its files are whole only when all of it has been written
+        del self._holder[uuid]
+        guest.unsent += line_of(word if isinstance(word, Ran) else type(word)((uuid,)))
+        self._has_less(guest, number, uuid, node)
+
+    def _has_less(self, guest: _Guest, number: int, uuid: str, node: NodeTaker) -> None:
+        group = guest.groups[number]
+        group.left.discard(uuid)
+        if not group.left:
+            self._remove(guest, Leave(number), node)
+
+    def _send(self, guest: _Guest, selector: selectors.BaseSelector, node: NodeTaker) -> None:
+        try:
+            sent = guest.connection.send(guest.unsent)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._part_from(guest, selector, node)
+            return
+        guest.unsent = guest.unsent[sent:]
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if guest.unsent else 0)
+        selector.modify(guest.connection, events)
+
+
+def _nothing() -> None:
+    """Whether it was claimed is told by `has_let_go`."""

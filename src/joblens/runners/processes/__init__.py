@@ -1,0 +1,1 @@
+"""Sockets, environment and descendants of joblens' own processes."""

@@ -1,0 +1,1 @@
+"""Ray as the cluster of a run."""

@@ -1,0 +1,425 @@
+"""Ray as the cluster of a run (ports.placer.Placer). Ray itself is used by a process of its own, the desk
+(`ray_desk`); here is who speaks with it."""
+
+import contextlib
+import importlib.util
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from joblens.model.clusters.placing import Parcel, Placed, PlaceNews, PlaceState, Room
+from joblens.model.clusters.preview import ClusterPreview, PreviewStep
+from joblens.model.errors import MissingExtra, PlacingError, how_to_install
+from joblens.model.jobs.job import Placement
+from joblens.model.runs.fitting import more_than_there_is
+from joblens.model.runs.plan import Plan
+from joblens.model.runs.run import RunOptions
+from joblens.model.settings import Settings
+from joblens.ports.hiring import HireDesk
+from joblens.runners.nodes.messages import Lines
+from joblens.runners.processes.socket_place import connect_to
+from joblens.runners.ray.address import VARIABLE, meant_address
+from joblens.runners.ray.messages import (
+    Close,
+    Follow,
+    FromDesk,
+    NodeOffer,
+    Open,
+    Opened,
+    Place,
+    Refused,
+    ToDesk,
+    Told,
+    Wanted,
+    Warned,
+    Withdraw,
+    from_desk,
+)
+from joblens.runners.ray.needs import capacity_of, lack_of, need_of, planned_requests, read_resources
+from joblens.runners.ray.own_cluster import folder_note, remove_noted
+
+_SOCKET, _LOG = "ray-desk", "ray-desk.log"
+_START_S = 30.0  # for the desk to listen
+_OPEN_S = 120.0  # for a cluster to answer, or to be started
+_END_S = 20.0
+_PAUSE_S = 0.02
+_READ_BYTES = 1 << 16
+_LONGEST_WORDS = 2000
+_NOT_IMPORTED = ("ModuleNotFoundError", "ImportError")
+_TOLD_AFTER_S = 2.0  # that a task has ended: by then the store knows what became of its jobs
+_IDLE_S = 10.0  # a worker stays on its node without work
+
+
+class RayPlacer:
+    engine = "ray"
+
+    def __init__(
+        self, plan: Plan, options: RunOptions, settings: Settings, desk: HireDesk, warn: Callable[[str], None]
+    ) -> None:
+        self._options = options
+        # Jobs that are added later may have any priority.
+        self._is_ranked = "dynamic_jobs" in plan.other or len({job.priority for job in plan.jobs}) > 1
+        self._settings = settings.ray
+        self._hires = desk
+        self._warn = warn
+        self._more = read_resources(settings.ray.resources or "")
+        self._address = meant_address(options.address, settings.ray.address, os.environ)
+        self._desk: _Desk | None = None
+        self._nodes: tuple[NodeOffer, ...] = ()
+        self._under_way: dict[str, Wanted] = {}  # jobs that are at Ray
+        self._news: list[PlaceNews] = []
+        self._ended: deque[tuple[float, PlaceNews]] = deque()  # and when it is to be told
+        self._mark = ""
+
+    # ---- before ----------------------------------------------------------------------------------------
+
+    def check(self, parcels: Sequence[Parcel]) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise _missing()
+        nodes = self._cluster_nodes()
+        lacks = [
+            lack
+            for parcel in parcels
+            if (lack := lack_of(parcel.name, need_of(parcel.requirements, self._more), nodes))
+        ]
+        if lacks and not self._settings.wait_for_nodes:
+            hint = "ask for less in the file, or let jobs wait for nodes that have it: ray.wait_for_nodes"
+            raise more_than_there_is(lacks, hint if self._address else "")
+
+    def preview(self, steps: Sequence[PreviewStep]) -> ClusterPreview:
+        nodes = self._cluster_nodes()
+        return ClusterPreview(
+            engine=self.engine,
+            where=f"Ray at {self._address}"
+            if self._address
+            else "a Ray of its own on this machine, started with the run",
+            capacity=tuple(capacity_of(node) for node in nodes),
+            requests=tuple(planned_requests(steps, self._more, nodes)),
+        )
+
+    def _cluster_nodes(self) -> tuple[NodeOffer, ...]:
+        """Nodes of the cluster, asked once. A Ray of its own is not started for it."""
+        if not self._address:
+            return (self._own_node(),)
+        return self._nodes or self._look_at_nodes()
+
+    def _look_at_nodes(self) -> tuple[NodeOffer, ...]:
+        """By a desk that is there for nothing else."""
+        with tempfile.TemporaryDirectory(prefix="joblens-") as folder:
+            desk = _Desk(folder, self._own_env())
+            try:
+                desk.say(Open(address=self._address))
+                self._hear(desk.heard_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S))
+                desk.say(Close(is_over=True))
+            finally:
+                desk.close(_END_S)
+        return self._nodes
+
+    def _own_node(self) -> NodeOffer:
+        """What a cluster that is started for the run has: what was offered, else what the machine has."""
+        options = self._options
+        return NodeOffer(
+            node_id="",
+            cpus=options.cpus if options.cpus is not None else float(len(os.sched_getaffinity(0))),
+            memory_bytes=options.memory_bytes or _memory_here(),
+            gpus=float(len(options.gpus) if options.gpus is not None else _gpus_here(os.environ)),
+            more=dict(self._more),
+        )
+
+    # ---- jobs ------------------------------------------------------------------------------------------
+
+    def place(self, parcels: Sequence[Parcel]) -> list[Placed]:
+        desk = self._connected()
+        wanted = [
+            Wanted(
+                uuid=parcel.uuid,
+                need=need_of(parcel.requirements, self._more),
+                kind=parcel.spec_job,
+                priority=parcel.priority,
+            )
+            for parcel in parcels
+        ]
+        desk.say(Place(tuple(wanted)))
+        self._under_way.update((one.uuid, one) for one in wanted)
+        return [Placed(placement=_placement(parcel.uuid), uuids=(parcel.uuid,)) for parcel in parcels]
+
+    def ask_for_nodes(self, action: int) -> list[Placed]:
+        return []  # Ray has the nodes it has; the workflow's own ones are Slurm's
+
+    def follow(self, placed: Sequence[Placed]) -> None:
+        uuids = [uuid for one in placed for uuid in one.uuids]
+        if uuids:
+            self._connected().say(Follow(tuple(uuids)))
+            self._under_way.update((uuid, Wanted(uuid=uuid)) for uuid in uuids)
+
+    def withdraw(self, uuids: Sequence[str]) -> None:
+        if self._desk is not None:
+            self._desk.say(Withdraw(tuple(uuids)))
+
+    def look(self) -> list[PlaceNews]:
+        if self._under_way:
+            self._connected()
+        if self._desk is not None:
+            self._hear(self._desk.heard())
+        news, self._news = self._news, []
+        now_s = time.monotonic()
+        while self._ended and self._ended[0][0] <= now_s:
+            news.append(self._ended.popleft()[1])
+        return news
+
+    def room(self) -> Room | None:
+        return None
+
+    def close(self, *, is_over: bool) -> None:
+        desk, self._desk = self._desk, None
+        if desk is not None:
+            with contextlib.suppress(PlacingError):
+                desk.say(Close(is_over))
+            desk.close(_END_S if is_over else 0.0)
+        if is_over and not self._address:
+            remove_noted(folder_note(os.path.join(self._hires.folder, _SOCKET)))
+        if is_over and self._mark:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._folder, self._mark))
+
+    # ---- the desk --------------------------------------------------------------------------------------
+
+    def _hear(self, words: Sequence[FromDesk]) -> None:
+        for word in words:
+            match word:
+                case Opened():
+                    self._nodes = word.nodes
+                case Warned():
+                    self._warn(word.text)
+                case Told():
+                    self._take(word)
+                case Refused():
+                    raise _refusal(word)
+
+    def _take(self, told: Told) -> None:
+        for uuid in told.uuids:
+            if told.state in (PlaceState.ENDED, PlaceState.GONE):
+                self._under_way.pop(uuid, None)
+            news = PlaceNews(
+                job_id=_id_of(uuid),
+                state=told.state,
+                word=told.word,
+                reason=told.reason,
+                uuids=(uuid,),
+                is_by_others=told.is_by_others,
+            )
+            if told.state is PlaceState.ENDED:
+                self._ended.append((time.monotonic() + _TOLD_AFTER_S, news))
+            else:
+                self._news.append(news)
+
+    def _connected(self) -> "_Desk":
+        """The desk of the run. One that is gone has left its cluster, and Ray ends what it had placed."""
+        if self._desk is not None and self._desk.is_gone:
+            self._hear(self._desk.heard())
+            self._desk.close(0.0)
+            self._desk = None
+            self._has_lost_all()
+        if self._desk is None:
+            desk = _Desk(self._hires.folder, self._own_env())
+            try:
+                desk.say(self._opening())
+                self._hear(desk.heard_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S))
+            except BaseException:
+                desk.close(0.0)
+                raise
+            self._desk = desk
+        return self._desk
+
+    def _has_lost_all(self) -> None:
+        """Workers give back what they have when Ray ends its tasks; those whose machine is gone, too, are
+        known by their leases. So nothing is taken from them, which would count as a worker that was lost."""
+        told = Told(
+            state=PlaceState.ENDED,
+            uuids=tuple(self._under_way),
+            word="AWAY",
+            reason="the cluster is away",
+            is_by_others=True,
+        )
+        self._take(told)
+
+    def _own_env(self) -> Mapping[str, str]:
+        """Without the address: that is told, and not meant for jobs."""
+        return {name: value for name, value in os.environ.items() if name != VARIABLE}
+
+    def _opening(self) -> Open:
+        hire = replace(self._hires.hire, idle_s=_IDLE_S)
+        return Open(
+            address=self._address,
+            own=self._own_node(),
+            hire=msgspec.json.encode(hire).decode(),
+            argv=tuple(self._hires.argv("-")),
+            folder=self._folder,
+            mark=self._leave_mark(),
+            is_ranked=self._is_ranked,
+        )
+
+    @property
+    def _folder(self) -> str:
+        return os.path.abspath(os.path.join(self._options.cwd or os.curdir, self._options.output_dir))
+
+    def _leave_mark(self) -> str:
+        """A file by which a node sees whether the run's folder is there as well. Where it cannot be written
+        nothing can be printed there either, which is told when jobs start."""
+        if not self._mark:
+            name = f".joblens-{self._hires.hire.run_uuid}"  # the next driver of the run finds the same
+            with contextlib.suppress(OSError):
+                os.makedirs(self._folder, exist_ok=True)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+                os.close(os.open(os.path.join(self._folder, name), flags, 0o600))
+                self._mark = name
+        return self._mark
+
+
+class _Desk:
+    """The process that uses Ray: that of an earlier driver, or a new one. It is heard on a thread."""
+
+    def __init__(self, folder: str, env: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection = self._reach(env)
+        self._words: list[FromDesk] = []
+        self._changed = threading.Condition()
+        self.is_gone = False
+        threading.Thread(target=self._listen, name="joblens-ray", daemon=True).start()
+
+    def _reach(self, env: Mapping[str, str]) -> socket.socket:
+        path = os.path.join(self._folder, _SOCKET)
+        with contextlib.suppress(OSError):
+            return connect_to(path)
+        self._process = _start(self._folder, path, env)
+        deadline_s = time.monotonic() + _START_S
+        while time.monotonic() < deadline_s:
+            with contextlib.suppress(OSError):
+                return connect_to(path)
+            if self._process.poll() is not None:
+                break
+            time.sleep(_PAUSE_S)
+        raise _no_desk(_last_words(self._folder))
+
+    def say(self, word: ToDesk) -> None:
+        try:
+            self._connection.sendall(msgspec.json.encode(word) + b"\n")
+        except OSError as error:
+            self.is_gone = True
+            raise PlacingError("the process that uses Ray is gone, perhaps with its cluster") from error
+
+    def heard(self) -> list[FromDesk]:
+        with self._changed:
+            words, self._words = self._words, []
+        return words
+
+    def heard_until(self, is_it: Callable[[FromDesk], bool], most_s: float) -> list[FromDesk]:
+        deadline_s = time.monotonic() + most_s
+        with self._changed:
+            while not any(map(is_it, self._words)):
+                left_s = deadline_s - time.monotonic()
+                if self.is_gone or left_s <= 0:
+                    why = _last_words(self._folder) if self.is_gone else f"no answer for {most_s:g} s"
+                    raise PlacingError(f"Ray cannot be reached: {why}")
+                self._changed.wait(left_s)
+        return self.heard()
+
+    def _listen(self) -> None:
+        lines = Lines()
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            while data := self._connection.recv(_READ_BYTES):
+                words = [from_desk.decode(line) for line in lines.feed(data)]
+                with self._changed:
+                    self._words += words
+                    self._changed.notify_all()
+        with self._changed:
+            self.is_gone = True
+            self._changed.notify_all()
+
+    def close(self, most_s: float) -> None:
+        """Waits so long for its end: a cluster of the run's own ends with it."""
+        if most_s:
+            with self._changed:
+                self._changed.wait_for(lambda: self.is_gone, most_s)
+            if self._process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(most_s)
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+
+def _start(folder: str, path: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        for place in (os.path.dirname(folder), folder):
+            os.makedirs(place, 0o700, exist_ok=True)
+        log = os.open(os.path.join(folder, _LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", "joblens.runners.ray.proxy", path],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(env),
+                start_new_session=True,  # Ctrl-C is for the run, which may want to let its jobs end
+            )
+        finally:
+            os.close(log)
+    except OSError as error:
+        raise PlacingError(f"the process that is to use Ray cannot be started: {error}") from error
+
+
+def _last_words(folder: str) -> str:
+    with contextlib.suppress(OSError), open(os.path.join(folder, _LOG), errors="replace") as file:
+        lines = file.read()[-_LONGEST_WORDS:].strip().splitlines()
+        return lines[-1] if lines else "it says nothing"
+    return "it says nothing"
+
+
+def _memory_here() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _gpus_here(environ: Mapping[str, str]) -> int:
+    devices = [name for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)]
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return len(devices)
+    return min(len(devices), len([name for name in visible.split(",") if name.strip() not in ("", "-1")]))
+
+
+def _refusal(word: Refused) -> Exception:
+    if word.is_missing:
+        return _missing(word.why)
+    return PlacingError(word.why)
+
+
+def _no_desk(words: str) -> Exception:
+    """What cannot be imported now cannot be later."""
+    why = f"the process that is to use Ray does not start: {words}"
+    return _missing(why) if words.startswith(_NOT_IMPORTED) else PlacingError(why)
+
+
+def _missing(why: str = "") -> MissingExtra:
+    what = f"cannot be used: {why}" if why else "needs Ray, which is not installed"
+    return MissingExtra(f"--engine ray {what}", hint=how_to_install("ray"))
+
+
+def _placement(uuid: str) -> Placement:
+    return Placement(engine="ray", job_id=_id_of(uuid))
+
+
+def _id_of(uuid: str) -> str:
+    """Ray names its tasks only when they begin, and gives several jobs one: the record has that name."""
+    return uuid

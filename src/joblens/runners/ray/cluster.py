@@ -1,0 +1,242 @@
+"""A cluster of Ray as the desk uses it: joined, or started for the run and ended with it. The only module but
+the tasks' own that imports ray."""
+
+import contextlib
+import os
+import socket
+import warnings
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.model.clusters.placing import Hire
+from joblens.runners.processes.own_descendants import OwnDescendants
+from joblens.runners.ray import task as ray_task
+from joblens.runners.ray.messages import (
+    NODE_PREFIX,
+    Errand,
+    FromTask,
+    Need,
+    NodeOffer,
+    from_task,
+    packed,
+)
+from joblens.runners.ray.nodes import WideTask
+from joblens.runners.ray.own_cluster import OwnFolder
+
+_OBJECT_STORE_BYTES = 100 * 2**20  # what passes through Ray are names of jobs and what they print
+_SERVERS = ("raylet", "gcs_server")
+_ANSWER_S = 5.0
+_END_S = 5.0
+_BY_OTHERS = (
+    "LocalRayletDiedError",
+    "NodeDiedError",
+    "ObjectLostError",
+    "OutOfMemoryError",
+    "OwnerDiedError",
+    "RaySystemError",
+    "RpcError",
+)
+_PLAIN = ("CPU", "GPU", "memory", "object_store_memory")
+
+
+class ClusterError(Exception):
+    """Its text is for people. `word`: Ray's own. `is_missing`: Ray, or something that it needs, is not
+    installed. `is_by_others`: the task is not at fault."""
+
+    def __init__(
+        self, text: str, word: str = "", *, is_missing: bool = False, is_by_others: bool = False
+    ) -> None:
+        super().__init__(text)
+        self.word = word
+        self.is_missing = is_missing
+        self.is_by_others = is_by_others
+
+
+class RayCluster:
+    def __init__(self, address: str, own: NodeOffer | None, noted_at: str) -> None:
+        """`noted_at`: a file for the folder of one that is started here. Raises ClusterError."""
+        self._folder: OwnFolder | None = None
+        self._servers: OwnDescendants | None = None
+        try:
+            if own is None or address:
+                self._ray = _imported()
+                self._join(address)
+            else:
+                self._folder = OwnFolder(noted_at)
+                self._folder.set_up(os.environ)
+                self._ray = _imported()
+                self._start(own, self._folder)
+        except ImportError as error:
+            self._remove_folder()
+            raise _not_importable(error) from error
+        except (ConnectionError, OSError, RuntimeError, ValueError, TimeoutError) as error:
+            self._remove_folder()
+            where = f"no Ray answers at {address}" if address else "a Ray of its own cannot be started"
+            raise ClusterError(f"{where}: {first_line(error)}", type(error).__name__) from error
+        self.address = str(self._ray.get_runtime_context().gcs_address)
+        self._carry = self._ray.remote(num_returns="streaming", max_retries=0)(ray_task.carry)
+
+    def _join(self, address: str) -> None:
+        _check_answers(address)
+        self._ray.init(address=address, log_to_driver=False, configure_logging=False)
+
+    def _start(self, own: NodeOffer, folder: OwnFolder) -> None:
+        """Reached from this machine only."""
+        self._ray.init(
+            num_cpus=max(1, int(own.cpus)),
+            num_gpus=int(own.gpus),
+            resources=own.more or None,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            include_dashboard=False,
+            log_to_driver=False,
+            configure_logging=False,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=folder.for_ray,
+            _memory=own.memory_bytes,
+        )
+        self._servers = OwnDescendants(_SERVERS)
+
+    @property
+    def is_alive(self) -> bool:
+        """Of one of its own: Ray does not tell the program that uses it. Others tell of lost nodes."""
+        return self._servers is None or self._servers.all_live
+
+    def nodes(self) -> tuple[NodeOffer, ...]:
+        return tuple(_offer(node) for node in self._ray.nodes() if node["Alive"])
+
+    def run_of(self, hire: str) -> str:
+        return msgspec.json.decode(hire, type=Hire).run_uuid
+
+    # ---- tasks -----------------------------------------------------------------------------------------
+
+    def start(self, errand: Errand) -> Any:
+        """-> a handle"""
+        if errand.need.nodes > 1:
+            return _Wide(WideTask(self._ray, errand.need), errand)
+        return self._carry.options(**_options(errand.need)).remote(packed(errand))
+
+    async def words_of(self, handle: Any) -> AsyncIterator[FromTask]:
+        """Raises ClusterError when it did not come to its own end."""
+        exceptions = self._ray.exceptions
+        try:
+            if isinstance(handle, _Wide):
+                handle = await self._start_wide(handle)
+            async for reference in handle:
+                yield from_task.decode(await reference)
+        except exceptions.TaskCancelledError as error:
+            raise ClusterError("its task was cancelled", "CANCELLED", is_by_others=True) from error
+        except exceptions.WorkerCrashedError as error:
+            why = "the process of its task was ended, or its node is lost"
+            raise ClusterError(why, "CRASHED", is_by_others=True) from error
+        except exceptions.RayTaskError as error:
+            raise _of_task(error) from error
+        except exceptions.RayError as error:
+            name = type(error).__name__
+            raise ClusterError(first_line(error), name, is_by_others=name in _BY_OTHERS) from error
+
+    async def _start_wide(self, wide: "_Wide") -> Any:
+        """When it has all its nodes."""
+        doors = await wide.task.doors()
+        if doors is None:
+            raise ClusterError("its task was cancelled", "CANCELLED")
+        errand = replace(wide.errand, doors=doors, token=wide.task.token)
+        return wide.task.start(self._carry, _options(errand.need), packed(errand))
+
+    def cancel(self, handle: Any) -> None:
+        if isinstance(handle, _Wide):
+            handle.task.cancel()
+            return
+        with contextlib.suppress(Exception):  # it has ended meanwhile
+            self._ray.cancel(handle)
+
+    def forget(self, handle: Any) -> None:
+        """It has ended."""
+        if isinstance(handle, _Wide):
+            handle.task.close()
+
+    def close(self) -> None:
+        own = OwnDescendants() if self._folder is not None else None
+        self._ray.shutdown()
+        if own is not None:
+            own.wait(_END_S)
+            own.close()
+        if self._servers is not None:
+            self._servers.close()
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        if self._folder is not None:
+            self._folder.remove()
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself would try for minutes. Raises OSError."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+
+
+class _Wide(Struct, frozen=True, eq=False):
+    """The handle of a job that has several nodes."""
+
+    task: WideTask
+    errand: Errand
+
+
+def _options(need: Need) -> dict[str, Any]:
+    options: dict[str, Any] = {"num_cpus": need.cpus, "name": "joblens"}
+    if need.memory_bytes:
+        options["memory"] = need.memory_bytes
+    if need.gpus:
+        options["num_gpus"] = need.gpus
+    if need.more:
+        options["resources"] = dict(need.more)
+    return options
+
+
+def _offer(node: Any) -> NodeOffer:
+    has = node["Resources"]
+    return NodeOffer(
+        node_id=node["NodeID"],
+        name=node.get("NodeManagerHostname", ""),
+        cpus=has.get("CPU", 0.0),
+        memory_bytes=int(has.get("memory", 0)),
+        gpus=has.get("GPU", 0.0),
+        more={
+            key: value
+            for key, value in has.items()
+            if key not in _PLAIN and not key.startswith((NODE_PREFIX, "accelerator_type:"))
+        },
+    )
+
+
+def _of_task(error: Any) -> ClusterError:
+    cause = getattr(error, "cause", None) or error
+    if isinstance(cause, ModuleNotFoundError) or "No module named 'joblens'" in str(error):
+        return ClusterError("joblens is not installed in the Python that Ray uses on its nodes", "NO_JOBLENS")
+    return ClusterError(first_line(cause), type(cause).__name__)
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _imported() -> Any:
+    """Ray tells nobody that it is used, and gives jobs without GPUs no less than they would have."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import ray
+    return ray
+
+
+def _not_importable(error: ImportError) -> ClusterError:
+    """It stays so, however often it is tried."""
+    if error.name == "ray":
+        return ClusterError("Ray is not installed", is_missing=True)
+    return ClusterError(f"Ray cannot be imported: {first_line(error)}", is_missing=True)

@@ -1,0 +1,156 @@
+"""What a run and its desk at Ray say to each other, one JSON value on a line; and the errands of Ray's tasks.
+
+The desk is a process of its own: a program that uses Ray ends when its cluster does, and a run must not."""
+
+import msgspec
+from msgspec import Struct, field
+
+from joblens.model.clusters.allocation import NodeDoorAddress
+from joblens.model.clusters.placing import PlaceState
+
+NODE_PREFIX = "node:"  # of a resource that every node of Ray has of its own
+
+
+class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one job asks of Ray, on each of its nodes."""
+
+    cpus: float = 1.0
+    memory_bytes: int = 0
+    gpus: int = 0
+    nodes: int = 1
+    more: tuple[tuple[str, float], ...] = ()  # resources of the cluster's own
+
+
+class Wanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job that is to be placed."""
+
+    uuid: str
+    need: Need = Need()
+    kind: int = 0  # jobs of one kind take about as long as each other
+    priority: int = 0
+
+
+class NodeOffer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    node_id: str
+    name: str = ""
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    gpus: float = 0.0
+    more: dict[str, float] = field(default_factory=dict)
+
+
+# ---- to the desk -----------------------------------------------------------------------------------------
+
+
+class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
+    """The first word of a run that begins, or of one that is driven again."""
+
+    address: str = ""
+    own: NodeOffer | None = None  # what a cluster that is started for the run has
+    hire: str = ""  # JSON of model.placing.Hire: what every worker on a node is told
+    argv: tuple[str, ...] = ()  # that starts one
+    folder: str = ""  # of the run: where its jobs print
+    mark: str = ""  # name of a file in it: a node that sees the file shares the folder
+    is_ranked: bool = False  # some of its jobs go before others
+
+
+class Place(Struct, frozen=True, tag="place"):
+    jobs: tuple[Wanted, ...]
+
+
+class Withdraw(Struct, frozen=True, tag="withdraw"):
+    uuids: tuple[str, ...]
+
+
+class Follow(Struct, frozen=True, tag="follow"):
+    """Of which an earlier driver was told that they were placed."""
+
+    uuids: tuple[str, ...]
+
+
+class Close(Struct, frozen=True, tag="close"):
+    is_over: bool
+
+
+# ---- from the desk ---------------------------------------------------------------------------------------
+
+
+class Opened(Struct, frozen=True, kw_only=True, tag="opened", omit_defaults=True):
+    """Also whenever nodes have come or gone."""
+
+    nodes: tuple[NodeOffer, ...]
+    address: str = ""
+
+
+class Refused(Struct, frozen=True, kw_only=True, tag="refused", omit_defaults=True):
+    """There is no cluster there, and the desk has closed."""
+
+    why: str
+    is_missing: bool = False  # Ray is not installed
+
+
+class Told(Struct, frozen=True, kw_only=True, tag="told", omit_defaults=True):
+    state: PlaceState
+    uuids: tuple[str, ...]
+    word: str = ""
+    reason: str = ""
+    is_by_others: bool = False  # as in model.placing.PlaceNews
+
+
+class Warned(Struct, frozen=True, tag="warned"):
+    text: str
+
+
+ToDesk = Open | Place | Withdraw | Follow | Close
+FromDesk = Opened | Refused | Told | Warned
+
+to_desk = msgspec.json.Decoder(ToDesk)
+from_desk = msgspec.json.Decoder(FromDesk)
+
+
+# ---- errands of tasks, and what they tell of them ----------------------------------------------------------
+
+
+class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    uuids: tuple[str, ...]
+    need: Need
+    run_uuid: str
+    hire: str
+    argv: tuple[str, ...]
+    folder: str = ""
+    mark: str = ""
+    doors: tuple[NodeDoorAddress, ...] = ()  # to its other nodes, where it has several
+    token: str = ""  # that opens them
+
+
+class Begun(Struct, frozen=True, kw_only=True, tag="begun", omit_defaults=True):
+    node_id: str
+    host: str
+
+
+class CannotHire(Struct, frozen=True, tag="cannot"):
+    """No worker could be started on the node."""
+
+    why: str
+
+
+class Finished(Struct, frozen=True, kw_only=True, tag="finished", omit_defaults=True):
+    ended: tuple[str, ...]
+    let_go: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+class Printed(Struct, frozen=True, kw_only=True, tag="printed"):
+    """Part of a file that lies on the node, and where it is to be put."""
+
+    path: str
+    offset: int
+    data: bytes
+    is_whole: bool = False  # whatever was sent of it before
+
+
+FromTask = Begun | CannotHire | Finished | Printed
+
+errands = msgspec.msgpack.Decoder(Errand)
+from_task = msgspec.msgpack.Decoder(FromTask)
+packed = msgspec.msgpack.encode

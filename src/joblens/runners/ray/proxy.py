@@ -1,0 +1,364 @@
+"""A run's desk at Ray: `python -m joblens.runners.ray.proxy SOCKET`, the only process of a run that uses Ray.
+
+It outlives the driver of its run: what was placed goes on, and the next driver finds the desk at its socket.
+It ends when it is told that the run is over, when nothing is left to do and nobody asks, or with its
+cluster."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from joblens.model.clusters.placing import PlaceState
+from joblens.runners.processes.socket_place import bind_at
+from joblens.runners.ray.bundles import Bundling
+from joblens.runners.ray.cluster import ClusterError, RayCluster
+from joblens.runners.ray.messages import (
+    Begun,
+    CannotHire,
+    Close,
+    Errand,
+    Finished,
+    Follow,
+    FromDesk,
+    FromTask,
+    Need,
+    Open,
+    Opened,
+    Place,
+    Printed,
+    Refused,
+    ToDesk,
+    Told,
+    Wanted,
+    Warned,
+    Withdraw,
+    to_desk,
+)
+from joblens.runners.ray.needs import why_waiting, width_of
+from joblens.runners.ray.own_cluster import folder_note
+
+_NODES_EVERY_S = 1.0
+_WHY_AFTER_S = 3.0  # that nothing of the run has begun
+_ALONE_S = 30.0  # without a driver and without work, before it leaves
+_LAST_WORDS_S = 5.0  # of tasks, when the run is over
+_LOST = 3
+_LONGEST_LINE = 1 << 26
+
+
+class _Task:
+    """One of Ray's, for some jobs."""
+
+    def __init__(self, jobs: Sequence[Wanted], handle: Any) -> None:
+        self.jobs = jobs
+        self.handle = handle
+        self.left = {job.uuid for job in jobs}
+        self.since_s = time.monotonic()
+        self.why = ""  # it waits, as was told
+        self.following: asyncio.Task[None] | None = None
+        self.began_on = ""
+        self.node_id = ""
+        self.is_withdrawn = False
+        self.seconds = 0.0
+        self.ended = 0
+
+    @property
+    def need(self) -> Need:
+        return self.jobs[0].need
+
+    @property
+    def kind(self) -> int:
+        return self.jobs[0].kind
+
+
+class RayDesk:
+    """All on one asyncio loop; Ray is asked on threads where it may take its time."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._cluster: RayCluster | None = None
+        self._open: Open | None = None
+        self._bundling = Bundling()
+        self._tasks: dict[str, _Task] = {}  # by uuid of each of its jobs
+        self._writer: asyncio.StreamWriter | None = None
+        self._unsent: list[FromDesk] = []  # while nobody is there to hear it
+        self._over = asyncio.Event()
+        self._is_submitting = False
+        self._background: set[asyncio.Task[None]] = set()
+        self._nodes: tuple[Any, ...] = ()
+        self._alone_since_s = time.monotonic()
+        self._warned: set[str] = set()
+
+    async def serve(self) -> None:
+        path = self._path
+        server = await asyncio.start_unix_server(self._attend, sock=bind_at(path, 4), limit=_LONGEST_LINE)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._over.set)
+        async with server:
+            self._go(self._watch())
+            await self._over.wait()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        if self._cluster is not None:
+            await asyncio.to_thread(self._cluster.close)
+
+    def _go(self, coroutine: Any) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    # ---- the driver ------------------------------------------------------------------------------------
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._writer is not None:
+            self._writer.close()  # of a driver that is not any more: a run has one
+        self._writer = writer
+        for word in self._unsent:
+            self._send(word)
+        self._unsent.clear()
+        try:
+            while line := await reader.readline():
+                await self._obey(to_desk.decode(line))
+        except asyncio.CancelledError:
+            pass  # the desk closes
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            self._warn(f"the desk at Ray cannot understand the run: {error}")
+        finally:
+            if self._writer is writer:
+                self._writer = None
+                self._alone_since_s = time.monotonic()
+            writer.close()
+
+    def _tell(self, word: FromDesk) -> None:
+        if self._writer is None:
+            self._unsent.append(word)
+        else:
+            self._send(word)
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._tell(Warned(text))
+
+    def _send(self, word: FromDesk) -> None:
+        assert self._writer is not None
+        self._writer.write(msgspec.json.encode(word) + b"\n")
+
+    async def _obey(self, word: ToDesk) -> None:
+        match word:
+            case Open():
+                await self._connect(word)
+            case Place():
+                known = self._known
+                self._bundling.add([job for job in word.jobs if job.uuid not in known])
+                self._submit()
+            case Withdraw():
+                self._withdraw(word.uuids)
+            case Follow():
+                known = self._known
+                lost = tuple(uuid for uuid in word.uuids if uuid not in known)
+                if lost:
+                    reason = "the process that had placed it at Ray is gone"
+                    self._tell(
+                        Told(
+                            state=PlaceState.ENDED,  # its worker has given it back
+                            uuids=lost,
+                            word="OWNER_DIED",
+                            reason=reason,
+                            is_by_others=True,
+                        )
+                    )
+            case Close():
+                if word.is_over:
+                    self._go(self._end())
+
+    @property
+    def _known(self) -> set[str]:
+        return self._bundling.uuids | self._tasks.keys()
+
+    async def _connect(self, word: Open) -> None:
+        self._open = word
+        self._bundling.is_ranked = word.is_ranked
+        if self._cluster is None:
+            try:
+                self._cluster = await asyncio.to_thread(
+                    RayCluster, word.address, word.own, folder_note(self._path)
+                )
+                self._nodes = await asyncio.to_thread(self._cluster.nodes)
+            except ClusterError as error:
+                self._tell(Refused(why=str(error), is_missing=error.is_missing))
+                await self._drain()
+                self._over.set()
+                return
+        self._tell(Opened(nodes=self._nodes, address=self._cluster.address))
+        self._submit()
+
+    async def _drain(self) -> None:
+        if self._writer is not None:
+            with contextlib.suppress(OSError):
+                await self._writer.drain()
+
+    async def _watch(self) -> None:
+        """Nodes that come and go, and whether anybody still needs it."""
+        while not self._over.is_set():
+            await asyncio.sleep(_NODES_EVERY_S)
+            is_idle = self._writer is None and not self._known
+            if is_idle and time.monotonic() - self._alone_since_s > _ALONE_S:
+                self._over.set()
+            if self._cluster is None:
+                continue
+            if not self._cluster.is_alive:
+                print("the Ray of this run has died", file=sys.stderr)  # noqa: T201 - its log
+                os._exit(_LOST)  # what is left of it hangs; the run starts another
+            nodes = await asyncio.to_thread(self._cluster.nodes)
+            if nodes != self._nodes:
+                self._nodes = nodes
+                self._tell(Opened(nodes=nodes, address=self._cluster.address))
+                self._submit()
+            self._tell_why()
+
+    def _tell_why(self) -> None:
+        """Jobs wait. Where others of the run are under way, it is for those."""
+        tasks = set(self._tasks.values())
+        if any(task.began_on for task in tasks):
+            return
+        whys: dict[str, list[str]] = {}
+        for task in tasks:
+            why = why_waiting(task.need, self._nodes)
+            if task.why != why and time.monotonic() - task.since_s > _WHY_AFTER_S:
+                task.why = why
+                whys.setdefault(why, []).extend(task.left)
+        for why, uuids in whys.items():
+            self._tell(Told(state=PlaceState.WAITING, uuids=tuple(uuids), word="PENDING", reason=why))
+
+    # ---- jobs ------------------------------------------------------------------------------------------
+
+    def _submit(self) -> None:
+        if self._cluster is None or self._open is None:
+            return
+        now_s = time.monotonic()
+        width = {need: width_of(need, self._nodes) for need in self._bundling.needs}
+        for jobs in self._bundling.take(width, now_s):
+            errand = Errand(
+                uuids=tuple(job.uuid for job in jobs),
+                need=jobs[0].need,
+                run_uuid=self._cluster.run_of(self._open.hire),
+                hire=self._open.hire,
+                argv=self._open.argv,
+                folder=self._open.folder,
+                mark=self._open.mark,
+            )
+            task = _Task(jobs, self._cluster.start(errand))
+            for job in jobs:
+                self._tasks[job.uuid] = task
+            task.following = self._go(self._follow(task))
+        due_s = self._bundling.next_look_s()
+        if due_s is not None and not self._is_submitting:
+            self._is_submitting = True
+            asyncio.get_running_loop().call_later(max(0.01, due_s - now_s), self._submit_again)
+
+    def _submit_again(self) -> None:
+        self._is_submitting = False
+        self._submit()
+
+    async def _follow(self, task: _Task) -> None:
+        """Until it has ended, in whatever way."""
+        assert self._cluster is not None
+        word, reason, is_by_others = "", "", False
+        try:
+            async for said in self._cluster.words_of(task.handle):
+                reason = self._take(task, said) or reason
+        except ClusterError as error:
+            word, reason, is_by_others = error.word, str(error), error.is_by_others
+        for uuid in [job.uuid for job in task.jobs if self._tasks.get(job.uuid) is task]:
+            del self._tasks[uuid]
+        self._bundling.ended(task.need, task.kind, task.ended, task.seconds)
+        if task.left:
+            state = PlaceState.ENDED if task.is_withdrawn else PlaceState.GONE
+            told = Told(
+                state=state,
+                uuids=tuple(task.left),
+                word=word or "LOST",
+                reason=reason,
+                is_by_others=is_by_others,
+            )
+            self._tell(told)
+        self._cluster.forget(task.handle)
+        self._submit()
+
+    def _take(self, task: _Task, said: FromTask) -> str:
+        """-> why it cannot go on, if it says so"""
+        match said:
+            case Begun():
+                task.began_on, task.node_id = said.host, said.node_id
+                self._bundling.began(task.need, task.kind, time.monotonic())
+                self._submit()
+            case CannotHire():
+                return said.why
+            case Finished():
+                task.seconds, task.ended = said.seconds, len(said.ended)
+                task.left -= {*said.ended, *said.let_go}
+                if said.ended:
+                    self._tell(Told(state=PlaceState.ENDED, uuids=said.ended, word="FINISHED"))
+                if said.let_go:
+                    self._tell(Told(state=PlaceState.ENDED, uuids=said.let_go, word="GIVEN_BACK"))
+            case Printed():
+                try:
+                    _write(said)
+                except OSError as error:
+                    self._warn(f"what was printed on {task.began_on} cannot be kept: {error}")
+        return ""
+
+    def _withdraw(self, uuids: Sequence[str]) -> None:
+        here = self._bundling.remove(set(uuids))
+        if here:
+            self._tell(Told(state=PlaceState.ENDED, uuids=tuple(here), word="WITHDRAWN"))
+        assert self._cluster is not None
+        wanted = set(uuids)
+        for task in {id(one): one for one in map(self._tasks.get, uuids) if one is not None}.values():
+            if not task.began_on and task.left <= wanted:
+                task.is_withdrawn = True
+                self._cluster.cancel(task.handle)
+
+    async def _end(self) -> None:
+        """Jobs have ended; what they printed last may still be on its way."""
+        self._cancel([task for task in set(self._tasks.values()) if not task.began_on])
+        last = {task.following for task in self._tasks.values() if task.following and task.began_on}
+        if last:
+            await asyncio.wait(last, timeout=_LAST_WORDS_S)
+        self._cancel(set(self._tasks.values()))
+        self._over.set()
+
+    def _cancel(self, tasks: Collection[_Task]) -> None:
+        for task in tasks:
+            task.is_withdrawn = True
+            if self._cluster is not None:
+                self._cluster.cancel(task.handle)
+
+
+def _write(printed: Printed) -> None:
+    """Where the run's own folder is, which is on this machine."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if printed.is_whole else 0)
+    os.makedirs(os.path.dirname(printed.path), 0o700, exist_ok=True)
+    descriptor = os.open(printed.path, flags, 0o600)
+    try:
+        os.pwrite(descriptor, printed.data, printed.offset)
+    finally:
+        os.close(descriptor)
+
+
+def main() -> None:
+    """The umask is left as it is: a Ray that is started here hands it on to the jobs. Its own files lie in a
+    private folder."""
+    asyncio.run(RayDesk(sys.argv[1]).serve())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,337 @@
+"""Places that Slurm gives to the jobs of a run: one sbatch each, arrays for sweeps, or allocations in which
+many small ones run one after the other."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from joblens.model.clusters.placing import Parcel, Placed, PlaceNews, PlaceState, Room
+from joblens.model.clusters.preview import ClusterPreview, PlannedRequest, PreviewStep
+from joblens.model.errors import PlacingError, PlanError
+from joblens.model.jobs.job import Placement
+from joblens.model.runs.plan import Plan, PlannedJob
+from joblens.model.runs.run import RunOptions
+from joblens.model.settings import Settings
+from joblens.plan.slurm.answers import is_for_good, is_mistake
+from joblens.plan.slurm.sbatch_words import CHECKED_WORDS, Options, as_arguments
+from joblens.plan.slurm.script import batch_script
+from joblens.plan.slurm.terms import memory_asked
+from joblens.plan.workflows.slurm_keys import asked_by_actions, worker_env
+from joblens.ports.hiring import HireDesk
+from joblens.runners.slurm.allocations import LivePlace, SlurmPlaces
+from joblens.runners.slurm.commands import SlurmCommands, sbatch_argv
+from joblens.runners.slurm.dry_run import JOB_ID, Draft, SlurmDrafts, capacity_of, planned_request
+from joblens.runners.slurm.idle import IdleAllocations
+from joblens.runners.slurm.local_workers import WorkersHere
+from joblens.runners.slurm.orders import ENGINE, SlurmOrder, SlurmOrders
+from joblens.runners.slurm.site import SlurmSite
+
+_LEAST_RESERVE_S = 10.0
+_LONGEST_WORDS = 600
+_READ_OF_OUTPUT = 1 << 16
+
+
+class SlurmPlacer:
+    engine = ENGINE
+
+    def __init__(
+        self, plan: Plan, options: RunOptions, settings: Settings, desk: HireDesk, warn: Callable[[str], None]
+    ) -> None:
+        self._plan = plan
+        self._options = options
+        self._settings = settings.slurm
+        self._desk = desk
+        self._commands = SlurmCommands()
+        self._site = SlurmSite(self._commands)
+        self._places = SlurmPlaces(self._commands, settings.slurm.poll)
+        self._here = WorkersHere(desk)
+        self._orders = SlurmOrders(plan, options, settings.slurm, self._site, desk.hire.run_uuid, warn)
+        self._to_withdraw: set[str] = set()
+        self._idle = IdleAllocations()
+        self._busy: Collection[str] = ()  # queues
+        self._most_jobs: dict[str, int | None] = {}  # at a time, in each allocation that serves the queue
+
+    def check(self, parcels: Sequence[Parcel]) -> None:
+        self._site.check(
+            parcels,
+            self._orders.terms(),
+            self._orders.headroom,
+            asked_by_actions(self._plan, self._options.slurm),
+        )
+        self._orders.check_choice()
+        for options in self._orders.samples(parcels):
+            self._check_words(options)
+
+    def _check_words(self, options: Options) -> None:
+        """What was written for sbatch only: nobody but sbatch knows whether it can be."""
+        if not options.keys() - CHECKED_WORDS:
+            return
+        words = as_arguments(options)
+        try:
+            self._commands.test_sbatch(words)
+        except PlacingError as error:
+            if is_mistake(str(error)):
+                raise PlanError(f"{error} (it was given {' '.join(words)})") from error
+
+    def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
+        self._orders.expect(places, expected_s)
+
+    def queue_of(self, job: PlannedJob) -> str:
+        return self._orders.queue_of(job)
+
+    # ---- dry runs --------------------------------------------------------------------------------------
+
+    def preview(self, steps: Sequence[PreviewStep]) -> ClusterPreview:
+        drafts = SlurmDrafts(self._plan, self._orders)
+        for step in steps:
+            drafts.add(step)
+        cluster = self._site.cluster()
+        return ClusterPreview(
+            engine=self.engine,
+            where=f"Slurm cluster {cluster}" if cluster else "Slurm",
+            capacity=capacity_of(self._site.rooms()),
+            requests=tuple(self._planned(draft) for draft in drafts.drafts),
+        )
+
+    def _planned(self, draft: Draft) -> PlannedRequest:
+        order = draft.order
+        # Ids of jobs are made when the run is: the line has a word in their stead.
+        without_ids = replace(order, uuids=(JOB_ID,) * len(order.uuids))
+        hire = os.path.join(self._desk.folder, "WORKER.json")
+        argv = sbatch_argv(self._arguments(without_ids))
+        return planned_request(draft, argv, self._script(without_ids, hire))
+
+    # ---- placing ---------------------------------------------------------------------------------------
+
+    def place(self, parcels: Sequence[Parcel]) -> list[Placed]:
+        return self._submit_all(self._orders.orders(parcels, self._asked_for))
+
+    def _asked_for(self, queue: str) -> Options | None:
+        serving = self._places.serving(queue)
+        if serving:
+            return serving[0].asked
+        return {} if self._here.serves(queue) else None
+
+    def ask_for_nodes(self, action: int) -> list[Placed]:
+        spec = self._plan.actions[action].spec
+        queues = self._orders.queues_of(spec.scheduler or "")
+        if not self._orders.uses_actions:
+            return []  # warned of before the run
+        self._orders.has_asked(queues)
+        if not spec.persistent and self._has_followed(queues[0]):
+            return []  # an earlier driver of the run asked for it, and it is there
+        if spec.scheduler_type == "local":
+            hire = replace(
+                self._desk.hire, queues=queues, idle_s=self._idle_s(), most_jobs=spec.max_parallel_jobs
+            )
+            return [self._here.start(hire) for _ in range(spec.num_allocations or 1)]
+        return self._submit_all(self._orders.of_action(spec))
+
+    def more_allocations(self, queue: str, count: int) -> list[Placed]:
+        scheduler = self._orders.scheduler_of(queue)
+        return self._submit_all(self._orders.allocations(scheduler, count, self._most_jobs.get(queue)))
+
+    def _has_followed(self, queue: str) -> bool:
+        return any(not place.hire for place in self._places.serving(queue))
+
+    def _submit_all(self, orders: Sequence[SlurmOrder]) -> list[Placed]:
+        """What could not be asked for after something else was is left to the next call."""
+        placed: list[Placed] = []
+        self._most_jobs.update((order.queues[0], order.most_jobs) for order in orders if order.queues)
+        try:
+            for order in orders:
+                placed += self._submit(order)
+        except (PlacingError, PlanError):
+            if not placed:
+                raise
+        return placed
+
+    def _idle_s(self) -> float:
+        written = self._plan.other.get("compute_node_wait_for_new_jobs_seconds")
+        return float(written) if written is not None else self._settings.idle
+
+    # ---- sbatch ----------------------------------------------------------------------------------------
+
+    def _submit(self, order: SlurmOrder) -> list[Placed]:
+        placement = Placement(
+            engine=self.engine,
+            cluster=self._site.cluster(),
+            partition=order.options.get("partition", ""),
+            account=order.options.get("account", ""),
+            qos=order.options.get("qos", ""),
+            is_allocation=bool(order.queues),
+            asked=dict(order.options),
+        )
+        hire = self._hire(order, placement)
+        try:
+            job_id = self._commands.sbatch(self._arguments(order), self._script(order, hire))
+        except PlacingError as error:
+            self._desk.drop(hire)
+            if is_for_good(str(error)):
+                words = " ".join(as_arguments(order.options))
+                raise PlanError(f"{error} (it was given {words})") from error
+            raise
+        return self._remember(order, job_id, placement, hire)
+
+    def _hire(self, order: SlurmOrder, placement: Placement) -> str:
+        buffer_s = self._plan.other.get("compute_node_expiration_buffer_seconds")
+        memory = memory_asked(order.options) if order.queues else None
+        return self._desk.write(
+            replace(
+                self._desk.hire,
+                queues=order.queues,
+                tickets=order.uuids,
+                is_array=order.is_array,
+                names=order.names,
+                # Its own part of an allocation is not for jobs.
+                memory_bytes=max(0, memory - self._settings.agent_memory) if memory is not None else None,
+                most_jobs=order.most_jobs,
+                idle_s=self._idle_s() if order.queues else 0.0,
+                reserve_s=float(buffer_s) if buffer_s is not None else order.lead_s or _LEAST_RESERVE_S,
+                placement=placement,
+                walltime_s=order.time_s,
+            )
+        )
+
+    def _arguments(self, order: SlurmOrder) -> list[str]:
+        run, of_job = self._desk.hire.run_uuid, ""
+        if len(order.uuids) == 1:
+            of_job = f" job={order.uuids[0]}"
+        words = [
+            *as_arguments(order.options),
+            f"--job-name={order.name}",
+            f"--comment=joblens run={run}{of_job}",
+            f"--output={os.path.join(self._desk.folder, '%A_%a.out' if order.is_array else '%j.out')}",
+            "--no-requeue",  # what is lost is placed again, and by one only
+            "--chdir=/",  # jobs have their own directories
+        ]
+        if order.lead_s:
+            # The script becomes the worker; workers on each node are steps, which get it without 'B:'.
+            words.append(
+                f"--signal={'' if order.is_on_each_node else 'B:'}TERM@{max(1, round(order.lead_s))}"
+            )
+        if order.is_array:
+            throttle = f"%{self._settings.array_at_once}" if self._settings.array_at_once else ""
+            words.append(f"--array=0-{len(order.uuids) - 1}{throttle}")
+        return words
+
+    def _script(self, order: SlurmOrder, hire: str) -> str:
+        argv = self._desk.argv(hire)
+        if self._settings.python:
+            argv[0] = self._settings.python
+        return batch_script(
+            argv,
+            setup=self._settings.setup or "",
+            env=worker_env(self._plan.execution),
+            on_each_node=order.is_on_each_node,
+            time_s=order.time_s,
+        )
+
+    def _remember(self, order: SlurmOrder, job_id: str, placement: Placement, hire: str) -> list[Placed]:
+        ids: list[tuple[str, tuple[str, ...]]] = [(job_id, order.uuids)]
+        if order.is_array:
+            ids = [(f"{job_id}_{index}", (uuid,)) for index, uuid in enumerate(order.uuids)]
+        placed = []
+        for each, uuids in ids:
+            one = Placed(
+                placement=replace(placement, job_id=each),
+                uuids=uuids,
+                queue=order.queues[0] if order.queues else "",
+            )
+            self._places.add(LivePlace(one, hire, self._output_of(each), order.queues, dict(order.options)))
+            placed.append(one)
+        return placed
+
+    def _output_of(self, job_id: str) -> str:
+        return os.path.join(self._desk.folder, f"{job_id}.out")
+
+    # ---- what came of it -------------------------------------------------------------------------------
+
+    def follow(self, placed: Sequence[Placed]) -> None:
+        for one in placed:
+            queues = (one.queue, self._orders.queues_of("")[0]) if one.placement.is_allocation else ()
+            if self._here.follow(one, queues):
+                continue
+            output = self._output_of(one.placement.job_id)
+            self._places.add(LivePlace(one, "", output, queues, dict(one.placement.asked)))
+
+    def withdraw(self, uuids: Sequence[str]) -> None:
+        """Together with others, at the next look: scancel costs as much for one as for many."""
+        self._to_withdraw |= set(uuids)
+
+    def look(self) -> list[PlaceNews]:
+        self._cancel_withdrawn()
+        news = self._here.look()
+        for one, place in self._places.look():
+            if one.state in (PlaceState.ENDED, PlaceState.GONE):
+                news.append(self._with_words(one, place))
+                self._places.remove(one.job_id)
+                self._clear(place)
+            else:
+                news.append(one)
+        self._end_to_their_own(self._idle.to_end(self._places.live, self._busy, time.monotonic()))
+        return news
+
+    def are_busy(self, queues: Collection[str]) -> None:
+        self._busy = queues
+
+    def _cancel_withdrawn(self) -> None:
+        if not self._to_withdraw:
+            return
+        uuids, self._to_withdraw = self._to_withdraw, set()
+        live = self._places.live
+        ids = [one for one in self._places.only_for(uuids) if live[one].state is PlaceState.WAITING]
+        if ids:
+            self._commands.scancel(ids, only_waiting=True)
+
+    def _with_words(self, news: PlaceNews, place: LivePlace) -> PlaceNews:
+        """Why a worker could not do its work, rather than its exit code."""
+        if news.state is not PlaceState.GONE:
+            return news
+        words = self._desk.last_words(place.hire) if place.hire else ""
+        return replace(news, reason=words or _last_line(place.output) or news.reason)
+
+    def _clear(self, place: LivePlace) -> None:
+        """The file of a hire stays as long as any of its array is left."""
+        if place.hire and not any(one.hire == place.hire for one in self._places.live.values()):
+            self._desk.drop(place.hire)
+        if place.state is PlaceState.ENDED:
+            with contextlib.suppress(OSError):
+                os.unlink(place.output)
+
+    def room(self) -> Room | None:
+        return None
+
+    def close(self, *, is_over: bool) -> None:
+        """What runs for one job leaves by itself: at the end of the run that job has ended."""
+        if not is_over:
+            return
+        self._here.end()
+        live = self._places.live
+        waiting = [job_id for job_id, place in live.items() if place.state is PlaceState.WAITING]
+        if waiting:
+            self._commands.scancel(waiting, only_waiting=True)
+        self._end_to_their_own([job_id for job_id, place in live.items() if place.is_allocation])
+
+    def _end_to_their_own(self, allocations: Sequence[str]) -> None:
+        """Their workers leave: it is not the end of a cancelled job."""
+        for is_spread in (False, True):
+            some = [
+                job_id
+                for job_id in allocations
+                if (self._places.live[job_id].asked.get("nodes", "1") != "1") is is_spread
+            ]
+            if some:
+                self._commands.scancel(some, signal="TERM", only_steps=is_spread)
+
+
+def _last_line(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = [line.strip() for line in file.read(_READ_OF_OUTPUT).splitlines() if line.strip()]
+    except OSError:
+        return ""
+    return lines[-1][-_LONGEST_WORDS:] if lines else ""

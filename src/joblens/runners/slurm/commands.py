@@ -1,0 +1,219 @@
+"""Slurm's commands, as its users have them: sbatch, squeue, scancel, sinfo, sacct, scontrol."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from joblens.analysis.slurm.sacct import SACCT_FIELDS, jobs_of, read_sacct
+from joblens.analysis.slurm.text import SEPARATOR, SINFO_FORMAT, SQUEUE_FORMAT, read_sinfo, read_squeue
+from joblens.model.clusters.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
+from joblens.model.errors import InputError, PlacingError
+from joblens.runners.processes.own_variables import leave_out_passwords
+
+_WAIT_S = 60.0
+_IDS_A_CALL = 500
+_LONGEST_MESSAGE = 600  # letters of a command's error output
+# Set by users to see what they like, or to have defaults for their own sbatch: here they would mix in.
+_PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SALLOC_")
+_OF_THE_SITE = ("SLURM_CONF", "SLURM_CLUSTERS")
+_UNREACHABLE = (
+    "Unable to contact slurm controller",
+    "Could not establish a configuration source",
+    "Unable to process configuration file",
+    "Unable to establish",
+    "Connection refused",
+)
+_UNKNOWN_ID = "Invalid job id"
+_NOTHING_TO_DO = "#!/bin/sh\n"
+
+
+def has_slurm() -> bool:
+    return shutil.which("sbatch") is not None
+
+
+def sbatch_argv(options: Sequence[str]) -> list[str]:
+    return ["sbatch", "--parsable", *options]
+
+
+class SlurmCommands:
+    """Every method may wait as long as Slurm does (a controller that is busy answers late), raises
+    PlacingError when it cannot be asked or says no, in its own words."""
+
+    def __init__(self, wait_s: float = _WAIT_S) -> None:
+        self._wait_s = wait_s
+        self._sacct_fields: list[str] | None = None
+        self._config: dict[str, str] | None = None
+
+    def sbatch(self, options: Sequence[str], script: str, env: Mapping[str, str] | None = None) -> str:
+        """-> the job's id. The script goes through a pipe: no file of it is left."""
+        said = self._ask(*sbatch_argv(options), stdin=script, base=_submitters_environment(), env=env)
+        # 'N', or 'N;cluster'; a plug-in may have talked before.
+        return said.strip().rsplit("\n", 1)[-1].partition(";")[0].strip()
+
+    def test_sbatch(self, options: Sequence[str]) -> None:
+        """Raises PlacingError for what sbatch would not take. Nothing is submitted."""
+        self._ask("sbatch", "--test-only", *options, stdin=_NOTHING_TO_DO, base=_submitters_environment())
+
+    def squeue(self, ids: Iterable[str] | None = None) -> list[QueuedJob]:
+        """Of these, those that Slurm still knows, also the ones that ended within its MinJobAge (five minutes
+        as a rule); None: all of mine. Tasks of an array stand one by one."""
+        options = ["--noheader", "--array", "--states=all", f"--format={SQUEUE_FORMAT}"]
+        if ids is None:
+            return read_squeue(self._ask("squeue", *options, "--me"))
+        found: list[QueuedJob] = []
+        for part in _parts(ids):
+            found += read_squeue(self._ask_of_ids("squeue", *options, f"--jobs={','.join(part)}"))
+        return found
+
+    def scancel(
+        self, ids: Iterable[str], *, signal: str = "", only_waiting: bool = False, only_steps: bool = False
+    ) -> None:
+        """Those that are over already are none of its business, and ours neither. A signal goes to the script
+        and to all steps, or to the steps alone: srun kills its tasks when it is asked to end itself."""
+        options = ["--quiet", *([f"--signal={signal}"] if signal else [])]
+        if signal and not only_steps:
+            options.append("--full")
+        if only_waiting:
+            options.append("--state=PENDING")
+        for part in _parts(ids):
+            self._ask_of_ids("scancel", *options, *part)
+
+    def sinfo(self, partition: str = "") -> list[Partition]:
+        options = ["--noheader", f"--format={SINFO_FORMAT}"]
+        return read_sinfo(self._ask("sinfo", *options, *([f"--partition={partition}"] if partition else [])))
+
+    def sacct(
+        self, ids: Iterable[str] | None = None, *options: str, wait_s: float | None = None
+    ) -> list[SlurmJob]:
+        """With their steps; of these ids, or of what the options select."""
+        if ids is None:
+            return list(jobs_of(self._sacct_rows(options, wait_s)))
+        found: list[SlurmJob] = []
+        for part in _parts(ids):
+            found += jobs_of(self._sacct_rows([f"--jobs={','.join(part)}", *options], wait_s))
+        return found
+
+    def _sacct_rows(self, options: Sequence[str], wait_s: float | None) -> list[SlurmRow]:
+        fields = self.sacct_fields()
+        words = ["--parsable2", f"--format={','.join(fields)}", f"--delimiter={SEPARATOR}", "--noheader"]
+        text = self._ask_of_ids("sacct", *words, *options, wait_s=wait_s)
+        return [row for _, row in read_sacct(text.split("\n"), fields) if row is not None]
+
+    def sstat(self, job_id: str) -> list[SlurmRow]:
+        """What the steps of a job that runs have used so far, as rows with those numbers alone. Only its
+        owner and root may ask; for others, and when it has just ended, there is nothing."""
+        fields = (
+            "JobID",
+            "NTasks",
+            "AveCPU",
+            "MaxRSS",
+            "TRESUsageInMax",
+            "TRESUsageInTot",
+            "TRESUsageOutTot",
+        )
+        words = ["--allsteps", "--parsable2", "--noheader", f"--format={','.join(fields)}"]
+        try:
+            text = self._ask("sstat", *words, f"--jobs={job_id}")
+        except PlacingError:
+            return []
+        return [row for _, row in read_sacct(text.split("\n"), fields, "|") if row is not None]
+
+    def sacct_fields(self) -> list[str]:
+        """Of those that are wanted, the ones that this version has."""
+        if self._sacct_fields is None:
+            known = {word.lower() for word in self._ask("sacct", "--helpformat").split()}
+            self._sacct_fields = [name for name in SACCT_FIELDS if name.lower() in known]
+        return self._sacct_fields
+
+    def config(self) -> dict[str, str]:
+        """`scontrol show config`: MaxArraySize, ClusterName, SLURM_VERSION …"""
+        if self._config is None:
+            lines = self._ask("scontrol", "show", "config").splitlines()
+            pairs = (line.partition("=") for line in lines if "=" in line)
+            self._config = {name.strip(): value.strip() for name, _, value in pairs}
+        return self._config
+
+    def clusters(self) -> list[str]:
+        """Those that the accounting has books of; [] where it cannot be asked."""
+        try:
+            return self._ask("sacctmgr", "-nP", "list", "cluster", "format=cluster").split()
+        except PlacingError:
+            return []
+
+    def version(self) -> str:
+        return self._ask("sinfo", "--version").strip().removeprefix("slurm-wlm ").removeprefix("slurm ")
+
+    def _ask_of_ids(self, program: str, *words: str, wait_s: float | None = None) -> str:
+        """Ids that Slurm has forgotten are no error."""
+        return self._ask(program, *words, is_fine=lambda said: _UNKNOWN_ID in said, wait_s=wait_s)
+
+    def _ask(
+        self,
+        program: str,
+        *words: str,
+        stdin: str | None = None,
+        base: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        is_fine: Callable[[str], bool] | None = None,
+        wait_s: float | None = None,
+    ) -> str:
+        try:
+            done = subprocess.run(
+                [program, *words],
+                input=stdin if stdin is not None else "",
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env={**(base or _plain_environment()), **(env or {})},
+                timeout=wait_s or self._wait_s,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise InputError(
+                f"there is no {program} here",
+                hint="Slurm's commands are on the login nodes of a cluster; a module may bring them",
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise PlacingError(f"{program} did not answer within {wait_s or self._wait_s:g} s") from None
+        except OSError as error:
+            raise PlacingError(f"{program} cannot be started: {error}") from error
+        if done.returncode != 0 and not (is_fine and is_fine(done.stderr)):
+            message = _complaint(done.stderr) or done.stdout.strip() or f"exit code {done.returncode}"
+            message = message[-_LONGEST_MESSAGE:]
+            if any(sign in message for sign in _UNREACHABLE):
+                raise PlacingError(
+                    f"Slurm cannot be reached: {message.splitlines()[-1]}",
+                    hint="on a login node of the cluster: see `scontrol ping` and SLURM_CONF",
+                )
+            raise PlacingError(message if message.startswith(program) else f"{program}: {message}")
+        return done.stdout
+
+
+def _complaint(text: str) -> str:
+    """Without the advice to read the manual."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith("Try ")).strip()
+
+
+def _submitters_environment() -> dict[str, str]:
+    """Jobs get it, as far as --export lets them: nothing is added, and what an allocation around this
+    process says of itself is not true of them. Slurm keeps it, at some sites for good and for others to read
+    (`sacct --env-vars`): what opens the store is told to workers in their own file."""
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_PREFIXES) and (name in _OF_THE_SITE or not name.startswith("SLURM"))
+    }
+    leave_out_passwords(env)
+    return env
+
+
+def _plain_environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIXES)}
+    # Seconds since 1970: no time zone, and nobody's own format.
+    return {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
+
+
+def _parts(ids: Iterable[str]) -> list[list[str]]:
+    every = list(dict.fromkeys(ids))
+    return [every[start : start + _IDS_A_CALL] for start in range(0, len(every), _IDS_A_CALL)]

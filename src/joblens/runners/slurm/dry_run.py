@@ -1,0 +1,159 @@
+"""Dry runs on Slurm: the sbatch requests of a run, stage by stage, by the code that makes them for a run."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.model.clusters.placing import Parcel
+from joblens.model.clusters.preview import (
+    ALLOCATION,
+    ARRAY,
+    JOB,
+    WORKER,
+    Capacity,
+    PlannedRequest,
+    PreviewStep,
+)
+from joblens.model.runs.plan import Plan
+from joblens.plan.slurm.amounts import gpus_in
+from joblens.plan.slurm.packing import NodeRoom
+from joblens.plan.slurm.sbatch_words import Options
+from joblens.plan.slurm.terms import memory_asked
+from joblens.runners.slurm.orders import SlurmOrder, SlurmOrders
+
+JOB_ID = "JOB"  # in the place of ids that a run makes
+
+
+class Draft(Struct, kw_only=True):
+    stage: int
+    order: SlurmOrder
+    jobs: list[int]
+    count: int = 1
+    action: int | None = None
+    is_local: bool = False  # a worker on this machine, by an action of scheduler_type local
+
+
+class SlurmDrafts:
+    """Allocations are taken to stay for later stages. In a run they leave when they are idle, and are asked
+    for again."""
+
+    def __init__(self, plan: Plan, orders: SlurmOrders) -> None:
+        self._plan = plan
+        self._orders = orders
+        self._serving: dict[str, tuple[Options, Draft]] = {}  # by queue
+        self.drafts: list[Draft] = []
+
+    def add(self, step: PreviewStep) -> None:
+        for action in step.actions:
+            self._add_action(step.stage, action)
+        self._add_jobs(step.stage, step.parcels)
+
+    def _add_action(self, stage: int, action: int) -> None:
+        if not self._orders.uses_actions:
+            return
+        spec = self._plan.actions[action].spec
+        queues = self._orders.queues_of(spec.scheduler or "")
+        self._orders.has_asked(queues)
+        if spec.scheduler_type == "local":
+            order = SlurmOrder(
+                {}, spec.scheduler or "worker", queues=queues, most_jobs=spec.max_parallel_jobs
+            )
+            count = spec.num_allocations or 1
+            draft = Draft(stage=stage, order=order, jobs=[], count=count, action=action, is_local=True)
+            self._add(draft)
+            return
+        self._add_all(stage, self._orders.of_action(spec), action)
+
+    def _add_jobs(self, stage: int, parcels: Sequence[Parcel]) -> None:
+        queued = [
+            replace(parcel, queue=self._orders.queue_of(self._plan.jobs[int(parcel.uuid)]))
+            for parcel in parcels
+        ]
+        self._add_all(stage, self._orders.orders(queued, self._options_of))
+        alone = {uuid for draft in self.drafts if draft.stage == stage for uuid in draft.order.uuids}
+        shared = [one for one in queued if one.uuid not in alone]
+        waiting = [one for one in shared if one.queue not in self._serving]
+        if waiting:  # no action has asked for nodes: a run does not wait for one that does not come
+            self._add_all(stage, self._orders.orders(waiting, self._options_of))
+        for parcel in shared:
+            if parcel.queue in self._serving:
+                self._serving[parcel.queue][1].jobs.append(int(parcel.uuid))
+
+    def _options_of(self, queue: str) -> Options | None:
+        serving = self._serving.get(queue)
+        return serving[0] if serving is not None else None
+
+    def _add_all(self, stage: int, orders: Sequence[SlurmOrder], action: int | None = None) -> None:
+        """Equal allocations become one draft with their number."""
+        last: Draft | None = None
+        for order in orders:
+            if last is not None and order.queues and last.order == order:
+                last.count += 1
+                continue
+            jobs = [int(uuid) for uuid in order.uuids]
+            last = Draft(stage=stage, order=order, jobs=jobs, action=action)
+            self._add(last)
+
+    def _add(self, draft: Draft) -> None:
+        self.drafts.append(draft)
+        for queue in draft.order.queues:
+            self._serving[queue] = (draft.order.options, draft)
+
+
+def planned_request(draft: Draft, argv: Sequence[str], script: str) -> PlannedRequest:
+    order = draft.order
+    if draft.is_local:
+        return PlannedRequest(
+            stage=draft.stage,
+            kind=WORKER,
+            name=order.name,
+            count=draft.count,
+            jobs=tuple(draft.jobs),
+            action=draft.action,
+            at_once=order.most_jobs,
+        )
+    options = order.options
+    return PlannedRequest(
+        stage=draft.stage,
+        kind=ALLOCATION if order.queues else ARRAY if order.is_array else JOB,
+        name=order.name,
+        count=draft.count,
+        jobs=tuple(draft.jobs),
+        action=draft.action,
+        nodes=_number(options.get("nodes"), 1),
+        cpus=_cpus(options),
+        memory_bytes=memory_asked(options),
+        gpus=gpus_in(options.get("gres", "")) or 0,
+        walltime_s=order.time_s,
+        partition=options.get("partition", ""),
+        at_once=order.most_jobs,
+        argv=tuple(argv),
+        script=script,
+    )
+
+
+def _number(word: str | None, default: int) -> int:
+    return int(word) if word is not None and word.isdecimal() else default
+
+
+def _cpus(options: Options) -> float | None:
+    each = options.get("cpus-per-task")
+    if each is None or not each.isdecimal():
+        return None
+    return float(int(each) * _number(options.get("ntasks-per-node"), 1))
+
+
+def capacity_of(rooms: Sequence[NodeRoom]) -> tuple[Capacity, ...]:
+    return tuple(
+        Capacity(
+            name=room.partition,
+            count=room.nodes,
+            cpus=room.cpus,
+            memory_bytes=room.memory_bytes,
+            gpus=room.gpus,
+            time_limit_s=room.time_limit_s,
+            is_default=room.is_default,
+        )
+        for room in rooms
+    )

@@ -1,0 +1,1 @@
+"""Changing single values of a file in place."""

@@ -1,0 +1,1 @@
+"""YAML, JSON, TOML and KDL into plain values with positions."""

@@ -1,0 +1,1 @@
+"""Tables of all keys that files may have, and their readers."""

@@ -1,0 +1,292 @@
+"""The keys that say how a workflow is run: actions, monitoring, execution, Slurm."""
+
+from joblens.model.jobs.job import Granularity
+from joblens.model.runs.workflow_spec import ActionType, StdioMode, TriggerType
+from joblens.spec.keys.kinds import Kind
+from joblens.spec.keys.table import NOT_SLURM, Need, NoEffect, choice, flag, key, required, section
+
+SHORTEST_INTERVAL_S = 0.05
+
+_OF_JOBS = (TriggerType.ON_JOBS_READY.value, TriggerType.ON_JOBS_COMPLETE.value)
+_RUN = (ActionType.RUN_COMMANDS.value,)
+_SCHEDULE = (ActionType.SCHEDULE_NODES.value,)
+_DIRECT = ("direct", "auto")
+_SLURM = ("slurm", "auto")
+
+ACTION = section(
+    "action",
+    "an action",
+    "an entry of `actions`",
+    choice("trigger_type", TriggerType, "When it happens.", is_required=True),
+    choice(
+        "action_type",
+        ActionType,
+        "What happens.",
+        is_required=True,
+        no_effect=NoEffect(why="it is for --engine slurm", engines=NOT_SLURM, only=_SCHEDULE),
+    ),
+    key(
+        "jobs",
+        Kind.NAMES,
+        "The jobs that must all be ready or complete.",
+        only_with=("trigger_type", _OF_JOBS),
+        warns_elsewhere=True,
+    ),
+    key(
+        "job_name_regexes",
+        Kind.REGEXES,
+        "The same by patterns of their names.",
+        only_with=("trigger_type", _OF_JOBS),
+        warns_elsewhere=True,
+    ),
+    key(
+        "commands",
+        Kind.COMMANDS,
+        "Commands to run, one after the other.",
+        only_with=("action_type", _RUN),
+        warns_elsewhere=True,
+    ),
+    key(
+        "scheduler",
+        Kind.REFERENCE,
+        "Slurm scheduler to ask.",
+        only_with=("action_type", _SCHEDULE),
+        warns_elsewhere=True,
+    ),
+    choice(
+        "scheduler_type",
+        ("slurm", "local"),
+        "Who is asked for nodes.",
+        only_with=("action_type", _SCHEDULE),
+        warns_elsewhere=True,
+    ),
+    key(
+        "num_allocations",
+        Kind.INT,
+        "Allocations to ask for.",
+        least=1,
+        only_with=("action_type", _SCHEDULE),
+        warns_elsewhere=True,
+    ),
+    flag(
+        "start_one_worker_per_node",
+        "One worker on each node of an allocation.",
+        only_with=("action_type", _SCHEDULE),
+        warns_elsewhere=True,
+    ),
+    key(
+        "max_parallel_jobs",
+        Kind.INT,
+        "Most jobs at once on a node.",
+        least=1,
+        only_with=("action_type", _SCHEDULE),
+        warns_elsewhere=True,
+    ),
+    flag(
+        "persistent",
+        "It may happen again: when its jobs are ready or end once more, or in a resume.",
+    ),
+    needs=(
+        Need("trigger_type", _OF_JOBS, ("jobs", "job_name_regexes")),
+        Need("action_type", _RUN, ("commands",)),
+        Need("action_type", _SCHEDULE, ("scheduler", "scheduler_type")),
+    ),
+)
+
+RESOURCE_MONITOR = section(
+    "resource_monitor",
+    "resource_monitor",
+    "`resource_monitor`",
+    flag("enabled", "Measure jobs while they run.", default=True),
+    choice(
+        "granularity",
+        Granularity,
+        "time_series also writes a database of all samples into the output directory.",
+        default="summary",
+    ),
+    key(
+        "sample_interval_seconds",
+        Kind.DURATION,
+        "Time between samples.",
+        default=5,
+        field="sample_interval_s",
+        least=SHORTEST_INTERVAL_S,
+    ),
+    key(
+        "flush_interval_seconds",
+        Kind.DURATION,
+        "Longest time samples wait in memory.",
+        field="flush_interval_s",
+        least=0,
+        no_effect=NoEffect(why="samples are stored within seconds", same_as_absent=(300,)),
+    ),
+    flag("generate_plots", "Draw the plots at the end of the run."),
+    key(
+        "jobs", Kind.SECTION, "The same for jobs only; wins over the keys beside it.", section="monitor_jobs"
+    ),
+    key(
+        "compute_node",
+        Kind.SECTION,
+        "What of the machine is written beside them.",
+        section="monitor_compute_node",
+    ),
+    warns_of_unknown=True,
+)
+
+MONITOR_JOBS = section(
+    "monitor_jobs",
+    "resource_monitor.jobs",
+    "`jobs` of `resource_monitor`",
+    flag("enabled", "Measure jobs while they run.", default=True),
+    choice("granularity", Granularity, "summary or time_series.", default="summary"),
+    warns_of_unknown=True,
+)
+
+MONITOR_COMPUTE_NODE = section(
+    "monitor_compute_node",
+    "resource_monitor.compute_node",
+    "`compute_node` of `resource_monitor`",
+    flag(
+        "enabled",
+        "Put the machine's numbers beside the jobs' into the database of time_series.",
+        default=True,
+        field="host_enabled",
+    ),
+    choice(
+        "granularity",
+        Granularity,
+        "summary or time_series.",
+        default="summary",
+        field="host_granularity",
+        no_effect=NoEffect(
+            why="its numbers are stored with the samples of jobs, as resource_monitor.granularity says",
+            same_as_absent=("summary",),
+        ),
+    ),
+    flag("cpu", "Its CPU there.", default=True, field="host_cpu"),
+    flag("memory", "Its memory there.", default=True, field="host_memory"),
+    warns_of_unknown=True,
+)
+
+EXECUTION_CONFIG = section(
+    "execution_config",
+    "execution_config",
+    "`execution_config`",
+    choice(
+        "mode",
+        ("direct", "slurm", "auto"),
+        "Which of the keys below are allowed. joblens starts jobs itself with every mode.",
+        default="direct",
+        no_effect=NoEffect(
+            why="joblens starts jobs itself, with --engine slurm in allocations of Slurm", only=("slurm",)
+        ),
+    ),
+    key(
+        "sigkill_headroom_seconds",
+        Kind.DURATION,
+        "Time before the end of an allocation at which jobs are killed.",
+        default=60,
+        field="sigkill_headroom_s",
+        least=0,
+    ),
+    key(
+        "timeout_exit_code",
+        Kind.INT,
+        "Return code of jobs that ran out of time.",
+        default=152,
+        least=1,
+        most=255,
+    ),
+    key(
+        "staggered_start",
+        Kind.STAGGER,
+        "Time between the starts of two jobs. true and false are about nodes of a cluster.",
+        default=0,
+        field="staggered_start_s",
+    ),
+    key("stdio", Kind.SECTION, "Where output goes.", section="stdio"),
+    flag(
+        "limit_resources",
+        "Hold jobs to their requirements.",
+        default=True,
+        only_with=("mode", _DIRECT),
+    ),
+    key(
+        "termination_signal",
+        Kind.SIGNAL,
+        "Signal that asks a job to end.",
+        default="SIGTERM",
+        only_with=("mode", _DIRECT),
+    ),
+    key(
+        "sigterm_lead_seconds",
+        Kind.DURATION,
+        "How long before its time is up a job gets that signal.",
+        default=30,
+        field="sigterm_lead_s",
+        least=0,
+        only_with=("mode", _DIRECT),
+    ),
+    key(
+        "oom_exit_code",
+        Kind.INT,
+        "Return code of jobs that ran out of memory.",
+        default=137,
+        least=1,
+        most=255,
+        only_with=("mode", _DIRECT),
+    ),
+    key(
+        "srun_mpi",
+        Kind.OPTION_WORD,
+        "srun's --mpi for jobs of several nodes.",
+        only_with=("mode", _DIRECT),
+        no_effect=NoEffect(why="it is for --engine slurm", engines=NOT_SLURM),
+    ),
+    key("srun_termination_signal", Kind.TEXT, "srun's --signal, as TERM@120.", only_with=("mode", _SLURM)),
+    flag(
+        "enable_cpu_bind",
+        "Let srun bind jobs to CPUs.",
+        default=None,
+        only_with=("mode", _SLURM),
+        no_effect=NoEffect(why="it is for --engine slurm", engines=NOT_SLURM),
+    ),
+)
+
+STDIO = section(
+    "stdio",
+    "stdio",
+    "`stdio` of a job or of `execution_config`",
+    choice(
+        "mode",
+        StdioMode,
+        "Two files, one file, or without one or both of the streams.",
+        default="separate",
+    ),
+    flag("delete_on_success", "Remove the files of a job that succeeded."),
+)
+
+SLURM_SCHEDULER = section(
+    "slurm_scheduler",
+    "Slurm scheduler",
+    "an entry of `slurm_schedulers`",
+    key("name", Kind.LONG_NAME, "Name by which jobs and actions mean it."),
+    required("account", Kind.TEXT, "Account to charge."),
+    key("partition", Kind.TEXT, "Partition to use."),
+    key("nodes", Kind.INT, "Nodes of an allocation.", default=1, least=1),
+    key("walltime", Kind.WALLTIME, "Length of an allocation.", default="01:00:00"),
+    key("mem", Kind.SLURM_MEMORY, "Memory a node.", example="180G"),
+    key("gres", Kind.TEXT, "Generic resources.", example="gpu:2"),
+    key("qos", Kind.TEXT, "Quality of service."),
+    key("ntasks_per_node", Kind.INT, "Tasks a node.", least=1),
+    key("tmp", Kind.TEXT, "Local disk a node."),
+    key("extra", Kind.TEXT, "More sbatch options, as one text."),
+    flag("serialize_allocations", "One allocation at a time.", default=None),
+)
+
+DYNAMIC_JOBS = section(
+    "dynamic_jobs",
+    "dynamic_jobs",
+    "`dynamic_jobs`",
+    key("max_iterations", Kind.INT, "How often each lineage may add jobs.", default=1000, least=1),
+)

@@ -1,0 +1,1 @@
+"""Recipe files into values."""

@@ -1,0 +1,1 @@
+"""Tool and task files into values; the built-in tools."""

@@ -1,0 +1,238 @@
+"""A tool's file into a Tool, or everything that is wrong with it."""
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterator
+from functools import cache
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.model.jobs.job import ContainerJob, Requirements
+from joblens.model.tool import ParameterWay, Tool, ToolDevice, ToolParameter, ToolScript
+from joblens.spec.formats.documents import read_document
+from joblens.spec.formats.positions import Problem
+from joblens.spec.formats.words import any_of, nearest_word, shown
+from joblens.spec.keys.kinds import Note, Wrong
+from joblens.spec.keys.readers import Reader
+from joblens.spec.keys.section_reader import SectionReader
+from joblens.spec.keys.tool import TOOL_SECTIONS
+from joblens.spec.keys.unknown import meant_key
+
+DEVICES = ("cpu", "gpu", "intel-gpu")
+PLACEHOLDERS = ("program", "interpreter...", "script", "params...", "device...", "cpus")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME_LINE = re.compile(r"""^name:[ \t]*["']?([\w.-]+)""", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"(?<!\$)\{([^{}\s]*)\}")
+_FORM_PLACEHOLDERS = ("name", "value")
+
+
+class ToolReading(Struct, frozen=True):
+    """`tool` is None when there are problems; they are sorted by their places."""
+
+    tool: Tool | None
+    problems: tuple[Problem, ...]
+    name: str = ""  # also of one with problems: it must not be taken for another of that name
+
+
+def read_tool(text: str, path: str, *, source: str = "") -> ToolReading:
+    """`path` is the file's: the tool is called by it, and paths in it start from its folder. Never raises for
+    what the text says."""
+    document = read_document(text, "yaml")
+    problems = list(document.problems)
+    tool: Tool | None = None
+    notes: list[Note] = []
+    if document.value is None:
+        if not problems:
+            problems.append(Problem(document.mark(()), "the file is empty; a tool has at least a command"))
+    else:
+        try:
+            tool = _tool_of(document.value, path, source)
+        except Wrong as wrong:
+            notes = wrong.finished
+    problems += [Problem(document.mark(place), said) for place, said in notes]
+    problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
+    return ToolReading(
+        None if problems else tool, tuple(dict.fromkeys(problems)), _name_of(document.value, text, path)
+    )
+
+
+def _name_of(value: Any, text: str, path: str) -> str:
+    written = value.get("name") if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        line = _NAME_LINE.search(text)  # not to be read as a whole
+        written = None if line is None else line[1]
+    return written if isinstance(written, str) and written else os.path.splitext(os.path.basename(path))[0]
+
+
+def _tool_of(value: Any, path: str, source: str) -> Tool:
+    try:
+        values: dict[str, Any] = _readers()["tool"](value)
+    except Wrong as wrong:
+        notes: list[Note] = [(place, f"the file {text}") for place, text in wrong.notes]
+        raise Wrong([], [*notes, *wrong.finished, *_further_problems(value, wrong)]) from None
+    values.setdefault("name", os.path.splitext(os.path.basename(path))[0])
+    problems = [*_problems(values)]
+    if problems:
+        raise Wrong([], problems)
+    folder = os.path.dirname(os.path.abspath(path))
+    scripts = {name: _script(name, given, folder) for name, given in values.pop("scripts", {}).items()}
+    values["programs"] = tuple(
+        _from(folder, each) if "/" in each else each for each in values.get("programs", ())
+    )
+    container: ContainerJob | None = values.pop("container", None)
+    if container is not None:
+        volumes = tuple(_volume_from(folder, each) for each in container.volumes)
+        container = replace(container, volumes=volumes)
+    return Tool(**values, scripts=scripts, container=container, source=source)
+
+
+def _from(folder: str, path: str) -> str:
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
+
+
+def _volume_from(folder: str, volume: str) -> str:
+    source, colon, rest = volume.partition(":")
+    return _from(folder, source) + colon + rest if source.startswith((".", "~")) else volume
+
+
+def _script(name: str, given: dict[str, Any], folder: str) -> ToolScript:
+    return ToolScript(
+        path=_from(folder, given.get("path", name)),
+        description=given.get("description", ""),
+        parameters=given.get("parameters", {}),
+        check=given.get("check", ()),
+    )
+
+
+# ---- what is wrong between keys ---------------------------------------------------------------------------
+
+
+def _further_problems(value: Any, wrong: Wrong) -> list[Note]:
+    """Between those keys that can be read, where others cannot. Nothing is said of a key that only seems to
+    be missing: it was written wrongly, or misspelt."""
+    if not isinstance(value, dict):
+        return []
+    keys = TOOL_SECTIONS["tool"].keys
+    unread = {place[0] for place, _ in wrong.finished if place}
+    meant = {meant_key("tool", name) for name in value if isinstance(name, str) and name not in keys}
+    readable = {name: given for name, given in value.items() if name in keys and name not in unread}
+    try:
+        values: dict[str, Any] = _readers()["tool"]({"command": [], **readable})
+    except Wrong:
+        return []
+    hidden = (unread | meant | {"command"}) - readable.keys()
+    found = _problems({"name": "x", **values}, hidden)
+    return [note for note in found if note[0][0] not in hidden]
+
+
+def _problems(values: dict[str, Any], hidden: Collection[Any] = ()) -> Iterator[Note]:
+    """`hidden`: keys of which nothing is known."""
+    name = values["name"]
+    if _NAME.fullmatch(name) is None:
+        yield ("name",), f"name: '{name}' is to be letters, digits, '.', '_' and '-', a letter or digit first"
+    if not values["command"]:
+        yield ("command",), "command has no words"
+    yield from _unknown_placeholders("command", values["command"], PLACEHOLDERS)
+    yield from _unknown_placeholders("parameter_form", values.get("parameter_form", ()), _FORM_PLACEHOLDERS)
+    yield from _missing_partners(values, hidden)
+    for script, given in values.get("scripts", {}).items():
+        if "/" in script:
+            yield ("scripts", script), f"scripts: '{script}' is a path; give it a name, and its path below"
+        for parameter, about in given.get("parameters", {}).items():
+            place = ("scripts", script, "parameters", parameter)
+            yield from ((place, f"parameter '{parameter}' of {script}: {said}") for said in _misfits(about))
+    for device in values.get("devices", {}):
+        if device not in DEVICES:
+            yield ("devices", device), f"devices: there is no '{device}'; expected {any_of(DEVICES)}"
+    benchmark = values.get("benchmark")
+    if benchmark and "scripts" not in hidden and benchmark not in values.get("scripts", {}):
+        yield ("benchmark",), f"benchmark: '{benchmark}' is none of its scripts"
+
+
+def _unknown_placeholders(key: str, words: tuple[str, ...], known: tuple[str, ...]) -> Iterator[Note]:
+    for index, word in enumerate(words):
+        for found in _PLACEHOLDER.findall(word):
+            whole = found.endswith("...") and word != f"{{{found}}}"
+            if found in known and not whole:
+                continue
+            near = nearest_word(found, known)
+            said = f"stands for several words, so it is a word by itself, not part of '{word}'"
+            if found not in known:
+                hint = f"did you mean {{{near}}}?" if near else f"there are {any_of([*_braced(known)])}"
+                said = f"stands for nothing; {hint}"
+            yield (key, index), f"{key}: {{{found}}} {said}"
+
+
+def _braced(names: tuple[str, ...]) -> Iterator[str]:
+    return (f"{{{name}}}" for name in names)
+
+
+def _missing_partners(values: dict[str, Any], hidden: Collection[Any]) -> Iterator[Note]:
+    """What cannot be without something else."""
+    words = values["command"]
+    lacks_programs = not values.get("programs") and "programs" not in hidden
+    has_command = "command" not in hidden
+    way = values.get("parameters", ParameterWay.ENVIRONMENT)
+    if "{program}" in words and lacks_programs:
+        yield ("command",), "command has {program}, but there are no programs"
+    takes_words = way in (ParameterWay.ARGUMENTS, ParameterWay.JSON_FILE)
+    if takes_words and has_command and "{params...}" not in words:
+        yield ("parameters",), f"parameters: {way} needs {{params...}} in the command"
+    if way is ParameterWay.JSON_FILE and not values.get("own_folder", True):
+        yield ("own_folder",), "own_folder: false does not go with json_file: jobs would share one file"
+    form = values.get("parameter_form")
+    if form is not None and not any("{value}" in word for word in form):
+        yield ("parameter_form",), "parameter_form has no {value}"
+    if values.get("check") and lacks_programs:
+        yield ("check",), "check is about the program, but there are no programs"
+
+
+def _misfits(parameter: ToolParameter) -> Iterator[str]:
+    default = parameter.default
+    items = default if isinstance(default, list) else [default]
+    if not all(isinstance(item, str | int | float) for item in items):
+        yield f"default must be text, a number, true, false or a list of them, not {shown(default)}"
+        return
+    is_number = all(isinstance(item, int | float) and not isinstance(item, bool) for item in items)
+    if not is_number and (parameter.least is not None or parameter.most is not None):
+        yield "least and most go with numbers only"
+    elif parameter.least is not None and any(item < parameter.least for item in items):
+        yield f"its default is below {parameter.least:g}"
+    elif parameter.most is not None and any(item > parameter.most for item in items):
+        yield f"its default is above {parameter.most:g}"
+    if parameter.choices and any(item not in parameter.choices for item in items):
+        yield "its default is none of its choices"
+
+
+# ---- readers ----------------------------------------------------------------------------------------------
+
+
+def _container(values: dict[str, Any]) -> ContainerJob:
+    return ContainerJob(**values)
+
+
+def _parameter(values: dict[str, Any]) -> ToolParameter:
+    choices = values.pop("choices", ())
+    if not isinstance(choices, list | tuple):
+        raise Wrong([(("choices",), f"must be a list of values, not {shown(choices)}")])
+    return ToolParameter(**values, choices=tuple(choices))
+
+
+_MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "tool_container": _container,
+    "tool_requirements": lambda values: Requirements(**values),
+    "tool_parameter": _parameter,
+    "tool_device": lambda values: ToolDevice(**values),
+}
+
+
+@cache
+def _readers() -> dict[str, Reader]:
+    """The tables have sections before those that stand inside of them."""
+    readers: dict[str, Reader] = {}
+    for name, section in reversed(TOOL_SECTIONS.items()):
+        readers[name] = SectionReader(section, _MAKERS.get(name, dict), readers)
+    return readers

@@ -1,0 +1,127 @@
+"""A file of tasks, `[{tool, script, params}, …]` or `{tasks: […]}`, into values, or everything that is wrong
+with it."""
+
+from functools import cache
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.model.delivery import RetryLost
+from joblens.spec.formats.documents import read_document
+from joblens.spec.formats.positions import Document, Mark, Path, Problem
+from joblens.spec.formats.words import shown
+from joblens.spec.keys.kinds import Note, Wrong
+from joblens.spec.keys.readers import Reader
+from joblens.spec.keys.section_reader import SectionReader
+from joblens.spec.keys.task import TASK_SECTIONS
+
+
+class WrittenTask(Struct, frozen=True, kw_only=True):
+    """One run of a tool's script, as it was written."""
+
+    tool: str
+    script: str
+    params: dict[str, Any] = {}
+    name: str = ""
+    device: str = "cpu"
+    container: str = ""
+    queue: str = ""
+    label: str | None = None
+    retry_lost: RetryLost | None = None
+    timeout_s: float | None = None
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    tags: tuple[str, ...] = ()
+
+
+class TaskList(Struct, frozen=True, kw_only=True):
+    tasks: tuple[WrittenTask, ...]
+    name: str = ""
+    sequential: bool | None = None  # None: the file does not say
+
+
+class TaskListReading(Struct, frozen=True):
+    """`tasks` is None when there are problems; they are sorted by their places."""
+
+    tasks: TaskList | None
+    problems: tuple[Problem, ...]
+    document: Document
+    readable: dict[int, WrittenTask] = {}  # by place: of a file with problems, what can be looked at further
+
+    def mark_of(self, place: int, *keys: str) -> Mark:
+        """Where a key of one of the tasks stands."""
+        inside = () if isinstance(self.document.value, list) else ("tasks",)
+        return self.document.mark((*inside, place, *keys))
+
+
+def read_task_list(text: str, format: str, source: str) -> TaskListReading:  # noqa: A002
+    """Never raises for what the text says. `source`: the file's name, for messages."""
+    document = read_document(text, format)
+    problems = list(document.problems)
+    tasks: TaskList | None = None
+    readable: dict[int, WrittenTask] = {}
+    if document.value is None:
+        if not problems:
+            said = f"{source} is empty; write a list of tasks, each with tool and script"
+            problems.append(Problem(document.mark(()), said))
+    else:
+        try:
+            tasks = tasks_of(document.value)
+        except Wrong as wrong:
+            problems += [Problem(document.mark(path), said) for path, said in wrong.finished]
+            readable = _readable_tasks(document.value)
+    problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
+    return TaskListReading(None if problems else tasks, tuple(dict.fromkeys(problems)), document, readable)
+
+
+def _readable_tasks(value: Any) -> dict[int, WrittenTask]:
+    """Those that say at least tool and script, without the keys that are wrong in them."""
+    tasks = value.get("tasks") if isinstance(value, dict) else value
+    found: dict[int, WrittenTask] = {}
+    for place, task in enumerate(tasks if isinstance(tasks, list) else ()):
+        left = task if isinstance(task, dict) else {}
+        while {"tool", "script"} <= left.keys():
+            try:
+                found[place] = _readers()["task"](left)
+                break
+            except Wrong as wrong:
+                wrong_keys = {path[0] for path, _ in wrong.finished if path}
+                left = {name: given for name, given in left.items() if name not in wrong_keys}
+                if not wrong_keys:
+                    break
+    return found
+
+
+def tasks_of(value: Any) -> TaskList:
+    """From plain values. Raises Wrong; its finished notes have their paths in `value`."""
+    is_list = isinstance(value, list)
+    try:
+        made: TaskList = _readers()["task_file"]({"tasks": value} if is_list else value)
+    except Wrong as wrong:
+        notes: list[Note] = [(path, f"the file {text}") for path, text in wrong.notes]
+        finished = [*notes, *wrong.finished]
+        raise Wrong(
+            [], [(_without_key(path) if is_list else path, text) for path, text in finished]
+        ) from None
+    return made
+
+
+def _without_key(path: Path) -> Path:
+    return path[1:] if path[:1] == ("tasks",) else path
+
+
+def _task(values: dict[str, Any]) -> WrittenTask:
+    params = values.get("params", {})
+    if not isinstance(params, dict):
+        text = f"params must be a mapping of names to values, not {shown(params)}"
+        raise Wrong([], [(("params",), text)])
+    return WrittenTask(**values)
+
+
+@cache
+def _readers() -> dict[str, Reader]:
+    readers: dict[str, Reader] = {"task": SectionReader(TASK_SECTIONS["task"], _task, {})}
+    readers["task_file"] = SectionReader(
+        TASK_SECTIONS["task_file"], lambda values: TaskList(**values), readers
+    )
+    return readers

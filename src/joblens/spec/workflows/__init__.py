@@ -1,0 +1,1 @@
+"""Workflow files into values."""

@@ -1,0 +1,154 @@
+"""A workflow file into a WorkflowSpec, or everything that is wrong with it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.model.runs.workflow_spec import WorkflowSpec
+from joblens.plan.commands.substitution import Variables
+from joblens.spec.formats.documents import read_document
+from joblens.spec.formats.format_words import in_words_of
+from joblens.spec.formats.positions import Document, Path, Problem
+from joblens.spec.keys.kinds import Note, Wrong, read_text
+from joblens.spec.keys.warnings import SpecWarning, find_key_warnings
+from joblens.spec.workflows.drafts import Draft, draft_of
+from joblens.spec.workflows.values import section_reader
+
+_NONE: Mapping[str, Any] = {}
+# Finding what a mistake of the format is about takes a while in a large file.
+_MOST_DOUBLED = 200
+
+
+class SpecReading(Struct, frozen=True):
+    """What a file says. `spec` is None when there are problems; they are sorted by their places. `draft` is
+    then as much of it as can be understood, if any. `warnings`: of a file without problems."""
+
+    spec: WorkflowSpec | None
+    problems: tuple[Problem, ...]
+    document: Document
+    draft: Draft | None = None
+    warnings: tuple[SpecWarning, ...] = ()
+
+
+def read_workflow(
+    text: str,
+    format: str,  # noqa: A002
+    source: str,
+    overrides: Mapping[str, Any] = _NONE,
+) -> SpecReading:
+    """`source` is the file's name, for messages; `overrides` are the values of variables for one run. Never
+    raises for what the text says."""
+    document = read_document(text, format)
+    value = _with_variables(document.value, overrides)
+    problems = list(document.problems)
+    spec: WorkflowSpec | None = None
+    notes: list[Note] = []
+    if value is None:
+        if not problems:
+            problems.append(Problem(document.mark(()), f"{source} is empty; a workflow has a name and jobs"))
+    else:
+        try:
+            spec = _spec_of(value)
+        except Wrong as wrong:
+            notes = wrong.finished
+    if not problems and not notes:
+        warnings = tuple(find_key_warnings(value))
+        return SpecReading(spec, (), document, warnings=warnings)
+    draft = _draft_of(value, document, notes)
+    said = [*notes, *((draft.path_in_file(path), text) for path, text in draft.late)] if draft else notes
+    problems += [Problem(document.mark(path), in_words_of(format, text)) for path, text in said]
+    problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
+    return SpecReading(None, tuple(dict.fromkeys(problems)), document, draft)
+
+
+def _draft_of(value: Any, document: Document, notes: list[Note]) -> Draft | None:
+    """`value`: of the document, with its variables filled in."""
+    if type(value) is not dict or len(document.problems) > _MOST_DOUBLED:
+        return None
+    doubled: list[Path] = []
+    for problem in document.problems:
+        around = document.places.path_around(problem.mark)
+        if problem.key:
+            doubled.append((*around, problem.key))
+        elif around:
+            doubled.append(around)
+        else:
+            return None  # it may be about everything
+    return draft_of(value, notes, doubled)
+
+
+def _spec_of(value: Any) -> WorkflowSpec:
+    try:
+        spec: WorkflowSpec = section_reader("workflow")(value)
+    except Wrong as wrong:
+        notes: list[Note] = [(path, f"the file {text}") for path, text in wrong.notes]
+        raise Wrong([], [*notes, *wrong.finished]) from None
+    problems = _without_table(spec)
+    if problems:
+        raise Wrong([], problems)
+    return spec
+
+
+def _without_table(spec: WorkflowSpec) -> list[Note]:
+    if spec.parameters_file is not None:
+        return []
+    entries: list[tuple[str, str, tuple[Any, ...]]] = [
+        ("jobs", "job", spec.jobs),
+        ("files", "file", spec.files),
+        ("user_data", "user data", spec.user_data),
+        ("datasets", "dataset", spec.datasets),
+    ]
+    return [
+        (
+            (section, place, "use_parameters_file"),
+            f"use_parameters_file in {kind} '{entry.name}' needs a parameters_file at the top of the file",
+        )
+        for section, kind, each in entries
+        for place, entry in enumerate(each)
+        if entry.use_parameters_file
+    ]
+
+
+# ---- variables -------------------------------------------------------------------------------------------
+
+
+def _with_variables(value: Any, overrides: Mapping[str, Any]) -> Any:
+    """The file with the texts of its variables wherever it has values: they may be a part of anything that is
+    written as text, a size as well as a command. A name that is no variable stays; `plan` knows whether it is
+    a parameter or a mistake."""
+    written = value.get("variables") if type(value) is dict else None
+    if type(written) is not dict or not written:
+        return value
+    texts: dict[str, str] = {}
+    for name, text in written.items():
+        try:
+            texts[name] = str(overrides[name]) if name in overrides else read_text(text)
+        except Wrong:
+            continue  # told when the section is read
+    variables = Variables(texts)
+    return {
+        key: each if key in ("variables", "$schema") else _filled(each, variables)
+        for key, each in value.items()
+    }
+
+
+def _filled(value: Any, variables: Variables) -> Any:
+    """Copies only what changes: a file may have a hundred thousand jobs."""
+    if type(value) is str:
+        return variables.text(value, (), _ignore)
+    if type(value) is list:
+        filled = [_filled(each, variables) for each in value]
+        return value if all(new is old for new, old in zip(filled, value, strict=True)) else filled
+    if type(value) is dict:
+        changed = {
+            key: new
+            for key, each in value.items()
+            if key != "use_parameters" and (new := _filled(each, variables)) is not each
+        }
+        return {**value, **changed} if changed else value
+    return value
+
+
+def _ignore(_name: str) -> None:
+    pass

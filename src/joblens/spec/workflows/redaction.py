@@ -1,0 +1,166 @@
+"""A workflow file as it may be remembered: without what is secret in it, and else as it was written.
+
+Values are taken out one by one, so that comments, order and places stay. A text that does not allow it is
+written anew as JSON, which loses only comments."""
+
+import enum
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import json
+
+from joblens.model.errors import InputError
+from joblens.model.redaction.names import is_allowed_env
+from joblens.model.redaction.secrets import REDACTED, SecretValues, redact_params, redact_text
+from joblens.spec.editing.edit import edit_values, same_value
+from joblens.spec.formats.documents import Path, read_document
+
+_PLACEHOLDER = re.compile(rf"{re.escape(REDACTED)}\d*")
+_LIKE_JSON = ("json", "json5", "yaml")  # formats in which a JSON text is one too
+
+
+class Depth(enum.Enum):
+    """Of the environment, a text for others has only what records have as well."""
+
+    FOR_OTHERS = "for others"
+    FOR_STORE = "for the store"
+
+
+_NAMED_VALUES = ("env", "parameters", "variables")  # sections whose names say whether a value is secret
+_PUT_IN_NAMES = ("parameters", "variables")
+_NONE: Mapping[str, str] = {}
+
+
+def redact_spec(
+    text: str,
+    format: str,  # noqa: A002
+    secrets: SecretValues | None = None,
+    depth: Depth = Depth.FOR_STORE,
+) -> tuple[str, str]:
+    """Returns the text and its format. `secrets`: of the whole run; None: those that the text names."""
+    before = read_document(text, format).value
+    secrets = SecretValues(secrets_in(before)) if secrets is None else secrets
+    after = redact_document(before, secrets, depth)
+    changes = {path: new for path, _, new in _changes(before, after, ())}
+    try:
+        edited = edit_values(text, format, changes) if changes else text
+    except InputError:
+        return as_json(after, format)
+    # What is left stands in comments; line by line, for a name and what follows it stand in one.
+    lines = [secrets.hide(redact_text(line)) for line in edited.splitlines(keepends=True)]
+    without = "".join(lines)
+    if without == edited:
+        return edited, format
+    document = read_document(without, format)
+    if document.problems or not same_value(document.value, after):
+        return as_json(after, format)
+    return without, format
+
+
+def redact_document(document: Any, secrets: SecretValues, depth: Depth = Depth.FOR_STORE) -> Any:
+    """Returns what was written without secrets: by name, by form, and wherever a secret value occurs."""
+    return secrets.hide(_redacted(document, depth, secrets.placeholders))
+
+
+def redact_parameters(params: Mapping[str, Any], placeholders: Mapping[str, str] = _NONE) -> Any:
+    """Returns as many values of each parameter as before, so that it stands for as many jobs. `placeholders`:
+    of all secrets of the run; different ones stay different, for names of jobs may be made from them."""
+    return _numbered(params, redact_params(params), placeholders)
+
+
+def redact_table(table: Any, secrets: SecretValues) -> Any:
+    """`table`: values for parameters, either rows or a list."""
+    known = _numbered(table, redact_params({"": table})[""], secrets.placeholders)
+    if isinstance(known, list) and not all(isinstance(row, dict) for row in known):
+        known = [secrets.placeholders.get(str(value), value) for value in known]
+    return secrets.hide(known)
+
+
+def _numbered(before: Any, after: Any, placeholders: Mapping[str, str]) -> Any:
+    if isinstance(after, dict):
+        return {name: _numbered(before[name], inner, placeholders) for name, inner in after.items()}
+    if isinstance(after, list):
+        return [_numbered(one, inner, placeholders) for one, inner in zip(before, after, strict=True)]
+    if after != REDACTED:
+        return after
+    return before if _PLACEHOLDER.fullmatch(str(before)) else placeholders.get(str(before), after)
+
+
+def secrets_in(*documents: Any) -> dict[str, str]:
+    """Returns values that are secret by their name, with the text shown instead. Of several values that
+    {name} may put into names of jobs, each has a text of its own."""
+    in_names = values_in_names(*documents)
+    texts = {value: f"{REDACTED}{place}" for place, value in enumerate(in_names, 1)}
+    found = dict.fromkeys(_secrets_of(documents, (*_NAMED_VALUES, "data")), REDACTED)
+    return found | texts if len(texts) > 1 else found
+
+
+def values_in_names(*documents: Any) -> list[str]:
+    """Returns secret values that {name} may put into names of jobs and paths of files."""
+    return list(dict.fromkeys(_secrets_of(documents, _PUT_IN_NAMES)))
+
+
+def _secrets_of(documents: Iterable[Any], sections: Collection[str]) -> Iterator[str]:
+    for document in documents:
+        for section, known, redacted in _named(document):
+            if section in sections:
+                for _, before, after in _changes(known, redacted, ()):
+                    if after == REDACTED and not _PLACEHOLDER.fullmatch(str(before)):
+                        yield str(before)
+
+
+def _named(value: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the sections whose names say whether a value is secret, as they are and redacted."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            redacted = _by_name(value, key, inner)
+            if redacted is not None:
+                yield key, inner, redacted
+            elif isinstance(inner, dict | list):
+                yield from _named(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _named(inner)
+
+
+def _by_name(entry: Mapping[str, Any], key: str, value: Any, placeholders: Mapping[str, str] = _NONE) -> Any:
+    """Returns the redacted value of a section with names; None for any other, or nothing."""
+    if key in _NAMED_VALUES and isinstance(value, dict):
+        return redact_parameters(value, placeholders)
+    if key == "data" and isinstance(entry.get("name"), str):
+        return redact_parameters({entry["name"]: value}, placeholders)[entry["name"]]
+    return None
+
+
+def as_json(value: Any, format: str) -> tuple[str, str]:  # noqa: A002
+    text = json.format(json.encode(value), indent=2).decode()
+    return text, format if format in _LIKE_JSON else "json"
+
+
+def _redacted(value: Any, depth: Depth, placeholders: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _entry(value, name, depth, placeholders) for name in value}
+    if isinstance(value, list):
+        return [_redacted(inner, depth, placeholders) for inner in value]
+    return redact_text(value) if isinstance(value, str) else value
+
+
+def _entry(entry: Mapping[str, Any], key: str, depth: Depth, placeholders: Mapping[str, str]) -> Any:
+    known = _by_name(entry, key, entry[key], placeholders)
+    if known is None:
+        return _redacted(entry[key], depth, placeholders)
+    if key == "env" and depth is Depth.FOR_OTHERS:
+        return {name: inner if is_allowed_env(name) else REDACTED for name, inner in known.items()}
+    return known
+
+
+def _changes(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key, inner in before.items():
+            yield from _changes(inner, after[key], (*path, key))
+    elif isinstance(before, list) and isinstance(after, list):
+        for place, inner in enumerate(before):
+            yield from _changes(inner, after[place], (*path, place))
+    elif not same_value(before, after):
+        yield path, before, after

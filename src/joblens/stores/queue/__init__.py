@@ -1,0 +1,1 @@
+"""Tickets of queued jobs: claims, leases, returns."""

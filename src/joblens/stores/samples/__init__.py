@@ -1,0 +1,1 @@
+"""Binary formats of samples and details."""

@@ -1,0 +1,84 @@
+"""Columns for blocks of many samples: small above all.
+
+Each column is its first value, the middle one of its differences, and what each difference is off from
+that, in steps of what they all are multiples of (a page, a clock tick), zigzagged and laid out bit by bit:
+noise of five bits takes five bits, a steady column none."""
+
+import math
+from array import array
+from itertools import accumulate
+from operator import sub
+
+from joblens.stores.samples import columns_flat
+
+# For each bit of a byte: is it set, as the digits '0' and '1' that int() reads.
+_DIGIT_OF_BIT = [bytes(0x31 if value >> bit & 1 else 0x30 for value in range(256)) for bit in range(8)]
+# … and back: the digit as the value of that bit.
+_BIT_OF_DIGIT = [bytes((1 << bit) if value == 0x31 else 0 for value in range(256)) for bit in range(8)]
+
+
+def pack_columns(columns: list[list[int]]) -> bytes:
+    """Raises OverflowError when a value, or how far one is off, does not fit in 64 bits."""
+    firsts: list[int] = []
+    middles: list[int] = []
+    steps: list[int] = []
+    widths = bytearray()
+    rows: list[bytes] = []
+    for column in columns:
+        differences = list(map(sub, column[1:], column))
+        middle = sorted(differences)[len(differences) // 2] if differences else 0
+        firsts.append(column[0])
+        middles.append(middle)
+        width, step = 0, 1
+        if differences.count(middle) != len(differences):
+            offsets = [value - middle for value in differences]
+            step = math.gcd(*offsets)
+            if step > 1:
+                offsets = [off // step for off in offsets]
+            width = _append_bit_rows(rows, [(2 * off) if off >= 0 else (-2 * off - 1) for off in offsets])
+        steps.append(step)
+        widths.append(width)
+    return bytes(widths) + columns_flat.pack_columns([firsts, middles, steps]) + b"".join(rows)
+
+
+def unpack_columns(data: bytes, column_count: int, count: int) -> list[list[int]]:
+    position = (1 + 3 * 8) * column_count
+    widths = data[:column_count]
+    heads = columns_flat.unpack_columns(data[column_count:position], 3, column_count)
+    row_size = (count - 1 + 7) // 8
+    columns = []
+    for width, first, middle, step in zip(widths, *heads, strict=True):
+        end = position + width * row_size
+        offsets = _from_bit_rows(data[position:end], width, row_size, count - 1)
+        position = end
+        differences = [middle] * (count - 1)
+        if width:
+            differences = [middle + step * (off >> 1 ^ -(off & 1)) for off in offsets]
+        columns.append(list(accumulate(differences, initial=first)))
+    if position != len(data):
+        raise ValueError(f"{len(data)} bytes of numbers instead of {position}")
+    return columns
+
+
+def _append_bit_rows(rows: list[bytes], numbers: list[int]) -> int:
+    """Bit 0 of all numbers, then bit 1 of all …; how many bits there are comes back."""
+    width = max(numbers).bit_length()
+    row_size = (len(numbers) + 7) // 8
+    planes = array("Q", numbers)
+    data = columns_flat.in_little_endian(planes).tobytes()
+    for bit in range(width):
+        digits = data[bit // 8 :: 8].translate(_DIGIT_OF_BIT[bit % 8])
+        rows.append(int(digits, 2).to_bytes(row_size, "big"))
+    return width
+
+
+def _from_bit_rows(data: bytes, width: int, row_size: int, length: int) -> "array[int]":
+    joined = bytearray(8 * length)
+    for plane in range((width + 7) // 8):
+        combined = 0
+        for bit in range(8 * plane, min(width, 8 * plane + 8)):
+            row = int.from_bytes(data[bit * row_size : (bit + 1) * row_size], "big")
+            digits = format(row, f"0{length}b").encode()
+            combined |= int.from_bytes(digits.translate(_BIT_OF_DIGIT[bit % 8]), "big")
+        joined[plane::8] = combined.to_bytes(length, "big")
+    return columns_flat.in_little_endian(array("Q", bytes(joined)))

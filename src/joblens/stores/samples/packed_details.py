@@ -1,0 +1,53 @@
+"""What is known of a job beside its samples, as one compressed piece."""
+
+import functools
+import sys
+from collections.abc import Mapping
+
+import msgspec
+
+from joblens.model.errors import StoreCorrupt
+from joblens.model.jobs.details import Details
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_MAX_JSON = 1 << 26  # a damaged length must not make us ask for all memory
+_encoder = msgspec.json.Encoder()
+_compressor = zstd.ZstdCompressor(level=3)  # making one costs as much as using it
+
+
+def pack_details(details: Details) -> bytes:
+    return _compressor.compress(_encoder.encode(details), zstd.ZstdCompressor.FLUSH_FRAME)
+
+
+def unpack_details(data: bytes) -> Details:
+    try:
+        return _decoder().decode(zstd.ZstdDecompressor().decompress(data, _MAX_JSON))
+    except (zstd.ZstdError, EOFError, msgspec.MsgspecError) as error:
+        raise StoreCorrupt(f"details of {len(data)} bytes cannot be read ({error})") from error
+
+
+def repacked(known: Mapping[int, bytes], news: Mapping[int, Details]) -> dict[int, bytes]:
+    """What is to be written for news of jobs, by their numbers; nothing of those it does not change."""
+    packed = {
+        number: pack_details(_readable(known.get(number, b"")).updated(details))
+        for number, details in news.items()
+    }
+    return {number: data for number, data in packed.items() if data != known.get(number)}
+
+
+def _readable(data: bytes) -> Details:
+    """What is there already; damaged, it is replaced by what comes now."""
+    try:
+        return unpack_details(data) if data else Details()
+    except StoreCorrupt:
+        return Details()
+
+
+@functools.cache
+def _decoder() -> "msgspec.json.Decoder[Details]":
+    """Dear to make, and a job that writes its details once never needs it."""
+    return msgspec.json.Decoder(Details)

@@ -1,0 +1,1 @@
+"""Plain files beside the store: history lines, sample lines, time-series databases, Parquet."""

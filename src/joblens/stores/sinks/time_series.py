@@ -1,0 +1,229 @@
+"""The time-series file in Torc's form: one SQLite file with `job_resource_samples` and `job_metadata`,
+and the machine's numbers in `system_resource_samples`."""
+
+import os
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+
+import apsw
+from msgspec import Struct, structs
+
+from joblens.files.private import make_private_file
+from joblens.model.errors import FormatError, StoreError
+from joblens.stores.sql.named_queries import Queries
+
+_NEEDED = {"job_id", "timestamp", "cpu_percent", "memory_bytes", "num_processes"}
+_NEEDED_OF_HOST = {"timestamp", "cpu_percent", "memory_bytes"}
+
+with open(os.path.join(os.path.dirname(__file__), "time_series.sql"), encoding="utf-8") as _file:
+    _QUERIES = Queries.parse(_file.read())
+
+# at_us, cpu_percent, memory_bytes, num_processes
+Row = tuple[int, float, int, int]
+# timestamp in s, cpu_percent of the whole machine, memory in use, memory there is; None: not known
+HostRow = tuple[int, float | None, int | None, int | None]
+
+
+class SeriesRow(Struct, frozen=True):
+    at_us: int
+    cpu_percent: float | None
+    memory_bytes: int | None
+    num_processes: int | None
+
+
+class OwnJob(Struct, frozen=True):
+    """A job that joblens measured: its rows have memory that cannot be reclaimed. The rest is unknown in
+    files of older versions."""
+
+    uuid: str
+    started_at_us: int | None = None
+    ended_at_us: int | None = None
+    cpu_usec: int | None = None
+
+
+class Series(Struct, frozen=True):
+    job_id: int
+    job_name: str
+    rows: list[SeriesRow]
+    own: OwnJob | None = None  # None: another program wrote the rows
+
+
+class TimeSeriesWriter:
+    """Adds to the file when it is there; a job that is written again replaces its rows."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            make_private_file(path)
+            self._connection = apsw.Connection(path)
+            self._connection.execute(_QUERIES["begin"])
+            _make_tables(self._connection)
+        except apsw.Error as error:
+            raise StoreError(f"{path}: cannot be written as a time-series file: {error}") from error
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
+
+    def add(self, job_id: int, job_name: str, own: OwnJob | None, rows: Iterable[Row]) -> int:
+        """Returns the number of rows written for the job."""
+        listed = [(job_id, *divmod(at_us, 1_000_000), *numbers) for at_us, *numbers in rows]
+        with self._errors():
+            self._connection.execute(_QUERIES["put_job"], (job_id, job_name))
+            if own is not None:
+                self._connection.execute(_QUERIES["clear_own_samples"], (job_id,))
+                self._connection.execute(_QUERIES["put_own_job"], (job_id, *structs.astuple(own)))
+            self._connection.executemany(_QUERIES["put_sample"], listed)
+        return len(listed)
+
+    def add_host(self, rows: Iterable[HostRow]) -> None:
+        """Adds the machine's own numbers while a job ran. A number that is unknown throughout was not wanted
+        and is 0, as Torc writes it; a row that lacks one of the others is left out."""
+        listed = list(rows)
+        wanted = [any(row[at] is not None for row in listed) for at in range(4)]
+        complete = [
+            tuple(value or 0 for value in row)
+            for row in listed
+            if all(value is not None or not wanted[at] for at, value in enumerate(row))
+        ]
+        with self._errors():
+            self._connection.executemany(_QUERIES["put_host_sample"], complete)
+            self._connection.executemany(_QUERIES["raise_host_sample"], complete)
+
+    def has_other_jobs(self, own: Collection[str]) -> bool:
+        """Whether the file has jobs of others: with another UUID, or that another program wrote."""
+        with self._errors():
+            return any(uuid not in own for (uuid,) in self._connection.execute(_QUERIES["uuids_of_jobs"]))
+
+    def abandon(self) -> None:
+        """Leaves the file as it was."""
+        with self._errors():
+            self._connection.execute(_QUERIES["rollback"])
+            self._connection.close()
+
+    def close(self) -> None:
+        with self._errors():
+            self._connection.execute(_QUERIES["clear_host_summary"])
+            self._connection.execute(_QUERIES["put_host_summary"])
+            self._connection.execute(_QUERIES["commit"])
+            self._connection.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise StoreError(f"{self._path}: {error}") from error
+
+
+def _make_tables(connection: apsw.Connection) -> None:
+    """Makes the tables, from those of Torc or of an older joblens where the file has such."""
+    samples, jobs, summary = (
+        _columns(connection, table)
+        for table in ("job_resource_samples", "joblens_jobs", "system_resource_summary")
+    )
+    has_older_samples = bool(samples) and "microsecond" not in samples
+    if has_older_samples:
+        connection.execute(_QUERIES["set_old_samples_aside"])
+    if jobs and "cpu_usec" not in jobs:
+        connection.execute(_QUERIES["add_job_columns"])
+    if summary and "id" not in summary:
+        connection.execute(_QUERIES["replace_host_summary"])
+    connection.execute(_QUERIES["schema"])
+    if has_older_samples:
+        connection.execute(_QUERIES["take_old_samples_over"])
+
+
+def _columns(connection: apsw.Connection, table: str) -> set[str]:
+    return {row[0] for row in connection.execute(_QUERIES["columns"], (table,))}
+
+
+def read_time_series(path: str) -> Iterator[Series]:
+    """Every job of the file. Raises FormatError when it is no such file."""
+    if not os.path.isfile(path):
+        raise FormatError(f"{path}: no such file")
+    with _opened(path) as connection:
+        yield from _series(connection, path)
+
+
+def read_host_series(path: str) -> list[SeriesRow]:
+    """The machine's own numbers; none where the file has no such table. CPU: 100 is all cores. A column of
+    zeros was not measured."""
+    with _opened(path) as connection:
+        columns = _columns(connection, "system_resource_samples")
+        found = list(connection.execute(_QUERIES["host_samples"])) if columns >= _NEEDED_OF_HOST else []
+    rows = [_row(values, path, "of the machine") for values in found]
+    has_cpu, has_memory = any(row.cpu_percent for row in rows), any(row.memory_bytes for row in rows)
+    return [
+        SeriesRow(
+            row.at_us, row.cpu_percent if has_cpu else None, row.memory_bytes if has_memory else None, None
+        )
+        for row in rows
+    ]
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[apsw.Connection]:
+    """For reading. A file with a write-ahead log in a folder that is not ours to write in can only be read
+    when SQLite is told that nobody writes to it; without a log that holds anything that is so."""
+    connection = None
+    try:
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            _columns(connection, "job_resource_samples")
+        except (apsw.ReadOnlyError, apsw.CantOpenError):
+            if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
+                raise
+            from urllib.parse import quote
+
+            connection.close()
+            flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            connection = apsw.Connection(f"file:{quote(os.path.abspath(path))}?immutable=1", flags=flags)
+        yield connection
+    except apsw.Error as error:
+        raise FormatError(f"{path}: not a readable time-series file: {error}") from error
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+def _series(connection: apsw.Connection, path: str) -> Iterator[Series]:
+    columns = _columns(connection, "job_resource_samples")
+    if not columns >= _NEEDED:
+        missing = ", ".join(sorted(_NEEDED - columns))
+        raise FormatError(f"{path}: no time-series file: job_resource_samples lacks {missing}")
+    has_names = bool(_columns(connection, "job_metadata"))
+    names = dict(connection.execute(_QUERIES["job_names"])) if has_names else {}
+    own = _own_jobs(connection)
+    query = _QUERIES["samples" if "microsecond" in columns else "samples_by_the_second"]
+    for job_id in [row[0] for row in connection.execute(_QUERIES["job_ids"])]:
+        rows = [_row(values, path, job_id) for values in connection.execute(query, (job_id,))]
+        yield Series(int(job_id), str(names.get(job_id, "")), rows, own.get(job_id))
+
+
+def _own_jobs(connection: apsw.Connection) -> dict[int, OwnJob]:
+    columns = _columns(connection, "joblens_jobs")
+    if not columns:
+        return {}
+    query = _QUERIES["own_jobs" if "cpu_usec" in columns else "older_own_jobs"]
+    return {
+        job_id: OwnJob(str(uuid), *(_whole(number) for number in numbers))
+        for job_id, uuid, *numbers in connection.execute(query)
+    }
+
+
+def _row(values: tuple[object, ...], path: str, job_id: object) -> SeriesRow:
+    at_s, microsecond, cpu_percent, memory_bytes, processes = values
+    if not isinstance(at_s, int | float) or not isinstance(microsecond, int):
+        raise FormatError(f"{path}: job {job_id} has a row whose timestamp is no number: {at_s!r}")
+    for value in (cpu_percent, memory_bytes, processes):
+        if value is not None and not isinstance(value, int | float):
+            raise FormatError(f"{path}: job {job_id} has a row that is not made of numbers: {values}")
+    at_us = round(at_s * 1_000_000) + microsecond
+    return SeriesRow(at_us, _amount(cpu_percent), _whole(memory_bytes), _whole(processes))
+
+
+def _amount(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and value >= 0 else None
+
+
+def _whole(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) and value >= 0 else None

@@ -1,0 +1,1 @@
+"""Queries and rows that every SQL store shares."""

@@ -1,0 +1,168 @@
+"""A batch of writes, gathered by job. Pure: what it means is decided by the writer of each store."""
+
+from collections.abc import Iterable, Sequence
+
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Attempt, Job, Outcome, Status
+from joblens.model.jobs.sample import Sample
+from joblens.model.writes import (
+    CancelAsked,
+    DetailsTaken,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    ProvenanceSeen,
+    RunCreated,
+    RunNoted,
+    SamplesTaken,
+    TicketMade,
+    WorkflowCreated,
+    Write,
+)
+from joblens.stores.sql.rollup_sums import EndedJob
+
+_NOT_OF_ONE_JOB = (CancelAsked, TicketMade, ProvenanceSeen, WorkflowCreated, RunCreated, RunNoted)
+
+
+class JobChange:
+    """All that one batch says about one job."""
+
+    __slots__ = ("attempt", "details", "fence", "job", "outcome", "samples", "uuid")
+
+    def __init__(self, uuid: str) -> None:
+        self.uuid = uuid
+        self.fence = 0  # of all that follows but `job`: counts only when it is the job's own in the store
+        self.job: Job | None = None
+        self.forget_attempt()
+
+    def forget_attempt(self) -> None:
+        """All but what the job is."""
+        self.attempt: Attempt | None = None
+        self.outcome: Outcome | None = None
+        self.samples: dict[int, Sample] = {}
+        self.details: Details | None = None
+
+
+def may_replace(known: Status, new: Status) -> bool:
+    """An outcome stands once written; only `lost` gives way, to what truly happened."""
+    return not known.is_final or (known is Status.LOST and new is not Status.LOST)
+
+
+def cancel_requests(writes: Iterable[Write]) -> list[CancelAsked]:
+    return [write for write in writes if isinstance(write, CancelAsked)]
+
+
+def run_writes(writes: Iterable[Write]) -> list[WorkflowCreated | RunCreated | RunNoted]:
+    return [write for write in writes if isinstance(write, (WorkflowCreated, RunCreated, RunNoted))]
+
+
+def seen_provenance(writes: Iterable[Write]) -> dict[str, bytes]:
+    """Packed, by digest, in an order that is everybody's: two writers never wait for each other in a ring."""
+    seen = {write.digest: write.provenance for write in writes if isinstance(write, ProvenanceSeen)}
+    if not seen:
+        return {}
+    from joblens.stores.samples.packed_provenance import pack_provenance
+
+    return {digest: pack_provenance(seen[digest]) for digest in sorted(seen)}
+
+
+def gather(writes: Iterable[Write]) -> dict[str, JobChange]:
+    """Of writes under several fences those under the highest: the store has given out that one, so the
+    others are of claims that ended before."""
+    changes: dict[str, JobChange] = {}
+    for write in writes:
+        if isinstance(write, _NOT_OF_ONE_JOB):
+            continue
+        uuid = write.job.uuid if isinstance(write, JobQueued) else write.uuid
+        change = changes.get(uuid)
+        if change is None:
+            change = changes[uuid] = JobChange(uuid)
+        if isinstance(write, JobQueued):
+            change.job = change.job or write.job
+            continue
+        if write.fence > change.fence:
+            change.forget_attempt()
+            change.fence = write.fence
+        if write.fence == change.fence:
+            _add(change, write)
+    return changes
+
+
+def _add(change: JobChange, write: JobStarted | SamplesTaken | DetailsTaken | JobEnded) -> None:
+    if isinstance(write, JobStarted):
+        if change.attempt is None or write.attempt.number >= change.attempt.number:
+            change.attempt = write.attempt
+    elif isinstance(write, SamplesTaken):
+        for index, sample in enumerate(write.samples, write.first):
+            change.samples.setdefault(index, sample)
+    elif isinstance(write, DetailsTaken):
+        change.details = (change.details or Details()).updated(write.details)
+    elif change.outcome is None or may_replace(change.outcome.status, write.outcome.status):
+        change.outcome = write.outcome
+
+
+def status_of(change: JobChange) -> Status:
+    """Of a job that nothing else is known of."""
+    if change.outcome is not None:
+        return change.outcome.status
+    return Status.QUEUED if change.attempt is None else Status.RUNNING
+
+
+def began_at_us(change: JobChange) -> int:
+    if change.attempt is not None:
+        return change.attempt.started_at_us
+    if change.job is not None:
+        return change.job.created_at_us
+    if change.outcome is not None:
+        return change.outcome.ended_at_us - round(change.outcome.duration_s * 1_000_000)
+    if change.samples:
+        return min(sample.at_us - sample.elapsed_us for sample in change.samples.values())
+    details = change.details or Details()
+    looks = (details.threads, details.endpoints, details.memory)
+    return min((look.at_us for look in looks if look is not None), default=0)
+
+
+def runs_of(changes: dict[str, JobChange]) -> set[str]:
+    """UUIDs of the runs that jobs of the batch belong to."""
+    jobs = (change.job for change in changes.values())
+    return {job.run.run_uuid for job in jobs if job is not None and job.run is not None}
+
+
+def ending_of(outcome: Outcome) -> tuple[int, int, int | None, int | None, int | None, str]:
+    """ended_at_us, duration_us, cpu_usec, memory_bytes, exit_code, reason"""
+    usage = outcome.usage
+    duration_us = round(outcome.duration_s * 1_000_000)
+    used = usage.cpu_total_usec, usage.memory_peak_bytes
+    return outcome.ended_at_us, duration_us, *used, outcome.exit_code, outcome.reason
+
+
+class BatchRows:
+    """What a batch comes to on its way into a store: rows by the query that writes them, and jobs whose end
+    the sums have to know."""
+
+    def __init__(self, writes: Sequence[Write]) -> None:
+        self.changes = gather(writes)
+        self._provenance = seen_provenance(writes)
+        self._cancels = [(each.uuid, each.asked_at_us, each.by) for each in cancel_requests(writes)]
+        self._rows: dict[str, list[tuple[object, ...]]] = {}
+        self._run_ids: dict[str, int] = {}  # that the store has for runs, by their UUID
+        self._over: list[tuple[str, Status]] = []  # jobs that end with this batch, and how
+        self._ended: list[EndedJob] = []
+        self._no_longer: list[EndedJob] = []
+
+    def _row(self, query: str, *values: object) -> None:
+        self._rows.setdefault(query, []).append(values)
+
+    def _link(self, job: Job | None) -> tuple[int | None, int | None, int | None]:
+        if job is None or job.run is None:
+            return None, None, None
+        return self._run_ids[job.run.run_uuid], job.run.index, job.run.attempt
+
+    def _count(self, before: EndedJob | None, after: EndedJob | None) -> None:
+        """How it counts among the ended jobs; None: it does not."""
+        if before == after:
+            return
+        if before is not None:
+            self._no_longer.append(before)
+        if after is not None:
+            self._ended.append(after)

@@ -1,0 +1,270 @@
+"""A store that loses nothing when the real one cannot be opened or written.
+
+Writes that the store refuses are kept in a journal file and brought in later, by this process or, should
+it die, by the next one that opens the store. Writes can be applied twice without harm, so bringing them
+in needs no bookkeeping."""
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+
+from joblens.model.errors import StoreError, StoreVanished
+from joblens.model.writes import Write
+from joblens.ports.store import Store
+from joblens.stores.wrappers.journal_file import JournalFile, JournalOwner, decode_lines, file_name, owner_of
+from joblens.stores.wrappers.wrapper import PassingStore
+
+_REPLAYED_AT_ONCE = 1000  # writes
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 5.0
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+class JournaledStore(PassingStore):
+    """ports.store.Store around another. `apply` never raises StoreError; reads and deliveries pass through.
+
+    `url` says which store the journal is for while that store cannot be asked. With `must_open` it is for
+    readers, who are better off with the error at once."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        journal_dir: str,
+        warn: Callable[[str], None] = _warn,
+        url: str = "",
+        *,
+        must_open: bool = False,
+    ) -> None:
+        self.url = _whole_url(url)
+        self._open_store = open_store
+        self._folders = _journal_folders(journal_dir)
+        self._warn = warn
+        self._lock = threading.RLock()
+        self._store: Store | None = None
+        self._journal: JournalFile | None = None
+        self._pause_s, self._retry_at_s = 0.0, 0.0
+        self._has_warned = False
+        self._has_vanished = False
+        try:
+            self._opened()
+        except StoreError as error:
+            if must_open:
+                raise
+            self._failed(error)
+
+    # -- writing
+
+    def apply(self, writes: Sequence[Write]) -> None:
+        if not writes:
+            return
+        with self._lock:
+            if self._is_ready():
+                try:
+                    self._opened().apply(writes)
+                    self._pause_s = 0.0
+                    return
+                except StoreError as error:
+                    self._failed(error)
+            self._keep(writes)
+
+    def close(self) -> None:
+        with self._lock:
+            self._retry_at_s = 0.0
+            if self._journal is not None:
+                self._is_ready()
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
+            if self._store is not None:
+                self._store.close()
+                self._store = None
+
+    def _is_ready(self) -> bool:
+        """The store is open and everything that came before is in it."""
+        if time.monotonic() < self._retry_at_s:
+            return False
+        try:
+            store = self._opened()
+            if self._journal is not None:
+                self._replay_own(store, self._journal)
+        except StoreError as error:
+            self._failed(error)
+            return False
+        return True
+
+    def _opened(self) -> Store:
+        if self._store is None:
+            store = self._open_store()
+            self.url = self.url or store.url
+            try:
+                self._replay_left_behind(store)
+            except StoreError:
+                store.close()
+                raise
+            self._store = store
+        return self._store
+
+    def _failed(self, error: StoreError) -> None:
+        if isinstance(error, StoreVanished) and self._store is not None:
+            self._store.close()
+            self._store = None  # the next try opens what is there then, or makes it anew
+            self._has_vanished = True
+        self._pause_s = min(self._pause_s * 2 or _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        self._retry_at_s = time.monotonic() + self._pause_s
+        if not self._has_warned:
+            self._has_warned = True
+            hint = f"; {error.hint}" if error.hint else ""
+            self._warn(f"{error}{hint}. What jobs do is kept in a journal and brought in later")
+
+    # -- the journal
+
+    def _keep(self, writes: Sequence[Write]) -> None:
+        problems: list[str] = []
+        if self._journal is not None:
+            try:
+                self._journal.append(writes)
+                return
+            except OSError as error:
+                problems.append(f"{self._journal.path}: {error.strerror}")
+        name = file_name(self.url, JournalOwner.this_process())
+        for folder in self._folders:
+            if self._journal is not None and os.path.dirname(self._journal.path) == folder:
+                continue
+            try:
+                journal = JournalFile(folder, name)
+                journal.append(writes)
+            except OSError as error:
+                problems.append(f"{folder}: {error.strerror or error}")
+                continue
+            if self._journal is None:
+                self._journal = journal
+            else:
+                journal.close()  # found again by its name when the store is back
+            return
+        self._warn(
+            f"{len(writes)} facts about jobs are lost, no journal could be written ({'; '.join(problems)})"
+        )
+
+    def _replay_own(self, store: Store, journal: JournalFile) -> None:
+        name = os.path.basename(journal.path)
+        for folder in self._folders:
+            self._replay(store, os.path.join(folder, name))
+        journal.close()
+        self._journal = None
+        if self._has_warned:
+            self._has_warned = False
+            self._warn(f"the store {self.url} works again; {self._brought_in()}")
+            self._has_vanished = False
+
+    def _brought_in(self) -> str:
+        if not self._has_vanished:
+            return "what was kept in the journal has been brought in"
+        return "it is another file: what happened since is in it, what the old one had is not"
+
+    @property
+    def has_journal(self) -> bool:
+        """Something is kept that is not in the store yet."""
+        return self._journal is not None
+
+    def bring_in_own(self) -> None:
+        """What this process has kept, if the store can be written again."""
+        with self._lock:
+            if self._journal is not None:
+                self._is_ready()
+
+    def bring_in_left_behind(self) -> bool:
+        """What processes that are gone have left since the store was opened. False: something is left, since
+        another process is at it or it cannot be read. Raises StoreError."""
+        with self._lock:
+            self._replay_left_behind(self._opened())
+            return not _left_behind(self._folders, self.url)
+
+    def _replay_left_behind(self, store: Store) -> None:
+        for path in _left_behind(self._folders, self.url):
+            self._replay(store, path)
+
+    def _replay(self, store: Store, path: str) -> None:
+        try:
+            file = open(path, "rb")  # noqa: SIM115  (missing is fine, closed below)
+        except OSError:
+            return
+        with file:
+            if os.fstat(file.fileno()).st_uid != os.geteuid():
+                return  # another user has put it in place since it was found
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return  # another process is at it
+            damaged = 0
+            waiting: list[Write] = []
+            for batch in decode_lines(file):
+                damaged += batch is None
+                waiting += batch or ()
+                if len(waiting) >= _REPLAYED_AT_ONCE:
+                    store.apply(waiting)
+                    waiting = []
+            store.apply(waiting)
+            with contextlib.suppress(FileNotFoundError):  # another process had it open too and was faster
+                if damaged:
+                    kept = f"{path}.damaged"
+                    os.replace(path, kept)
+                    self._warn(
+                        f"{damaged} damaged lines of a journal could not be brought in; it is kept as {kept}"
+                    )
+                else:
+                    os.unlink(path)
+
+    # -- reading
+
+    def _reading(self) -> Store:
+        with self._lock:
+            if self._journal is not None:
+                self._is_ready()
+            return self._opened()
+
+
+def has_left_behind(url: str, journal_dir: str) -> bool:
+    """Whether something waits to be brought into the store."""
+    return bool(_left_behind(_journal_folders(journal_dir), _whole_url(url)))
+
+
+def _whole_url(url: str) -> str:
+    """The same file is the same store, from whichever folder it was named."""
+    return os.path.abspath(url) if url and "://" not in url else url
+
+
+def _journal_folders(journal_dir: str) -> tuple[str, ...]:
+    temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  (files there are private and checked)
+    return tuple(dict.fromkeys((journal_dir, temporary)))
+
+
+def _left_behind(folders: Sequence[str], url: str) -> list[str]:
+    """Oldest first: journals of processes that are gone."""
+    found: list[tuple[float, str]] = []
+    for folder in folders:
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            owner = owner_of(name, url)
+            path = os.path.join(folder, name)
+            if owner is not None and owner.is_gone and (at_s := _changed_if_mine(path)) is not None:
+                found.append((at_s, path))
+    return [path for _, path in sorted(found)]
+
+
+def _changed_if_mine(path: str) -> float | None:
+    """When it was changed. In a folder for all, only a file that this user wrote is to be believed."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    is_mine = status.st_uid == os.geteuid() and status.st_mode & 0o170000 == 0o100000
+    return status.st_mtime if is_mine else None

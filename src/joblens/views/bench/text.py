@@ -1,0 +1,262 @@
+"""Results of benchmarks as text for a terminal."""
+
+import json
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from joblens.analysis.comparing.bench_numbers import (
+    COMMANDS,
+    NUMBERS,
+    are_of_one_machine,
+    medians,
+    parameter_changes,
+    variants_of,
+)
+from joblens.model.values.units import MIB, format_bytes
+from joblens.views.text.numbers import UNKNOWN, counted
+from joblens.views.text.style import PLAIN, Palette, clean, fit, wrap
+from joblens.views.text.table import Column, render_table
+
+_STOPPED = {
+    "precision": "the interval is as narrow as was asked for",
+    "time": "time is up",
+    "runs": "all runs are done",
+    "interrupt": "it was interrupted",
+    "failure": "a run failed",
+}
+_SHOWN_OUTLIERS = 6
+_TIMES = ("duration_seconds", "cpu_seconds")
+
+Form = Mapping[str, Any]
+
+
+def render_result(document: Form, width: int, paint: Palette = PLAIN) -> list[str]:
+    variants = variants_of(document)
+    lines = [*command_lines(document, width, paint), ""]
+    lines += numbers_table(variants, width, paint)
+    for comparison in document.get("comparisons", ()):
+        lines += ["", *comparison_lines(comparison, paint)]
+    lines += [""] if document.get("comparisons") else []
+    lines += notes(document, variants, width)
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def numbers_table(variants: Sequence[Form], width: int, paint: Palette = PLAIN) -> list[str]:
+    columns = [
+        Column("", gives_way=True, least=6),
+        Column("RUNS", is_right=True),
+        Column("WALL TIME", is_right=True),
+        Column("INTERVAL", is_right=True, goes=3),
+        Column("CPU TIME", is_right=True),
+        Column("MEMORY", is_right=True),
+        Column("READ", is_right=True, goes=1),
+        Column("WRITTEN", is_right=True, goes=2),
+    ]
+    rows = []
+    for variant in variants:
+        metrics, middle = variant["metrics"], medians(variant["runs"])
+        good, runs = metrics["successful_runs"], metrics["runs"]
+        rows.append(
+            [
+                clean(variant["name"]),
+                str(runs) if good == runs else f"{good} of {runs}",
+                fine_duration(middle["duration_seconds"]),
+                _span(metrics["median_duration_low"], metrics["median_duration_high"]),
+                fine_duration(middle["cpu_seconds"]),
+                _size(middle["memory_peak_mb"]),
+                _size(middle["io_read_mb"]),
+                _size(middle["io_write_mb"]),
+            ]
+        )
+    return render_table(columns, rows, width, paint)
+
+
+def comparison_lines(comparison: Form, paint: Palette = PLAIN) -> list[str]:
+    names = f"{clean(comparison['variant'])} against {clean(comparison['baseline'])}"
+    lines = [paint.paint(names, "bold")]
+    for name, what in NUMBERS.items():
+        number = comparison["numbers"][name]
+        if number is not None:
+            colour = {True: "green", False: "red"}[number["ratio"] < 1] if number["differs"] else "dim"
+            lines.append(f"  {what:<12} {paint.paint(_ratio(number), colour)}")
+    if len(lines) == 1:
+        lines.append("  nothing to compare: one of them has no run that succeeded")
+    return lines
+
+
+def verdict(number: Form, what: str) -> str:
+    """One sentence about a ratio: 'B needs 12% less wall time …'."""
+    ratio, differs = number["ratio"], number["differs"]
+    if differs is None:
+        return f"{_change(ratio)} {what}, and too few runs to say how sure that is"
+    if differs:
+        return f"{_change(ratio)} {what}"
+    if number["detectable"] is None:
+        return f"no difference in {what}"
+    seen = _share(number["detectable"])
+    return f"no difference in {what} that so many runs could show ({seen} would have been seen)"
+
+
+def notes(document: Form, variants: Sequence[Form], width: int) -> list[str]:
+    found = []
+    if document["kind"] == COMMANDS:
+        order = ", order drawn by lot" if len(variants) > 1 else ""
+        stopped = str(_STOPPED.get(document["stopped"], document["stopped"]))
+        if document["stopped"] == "time" and document["rounds"] == 1:
+            stopped += ": the first round, with which it begins in any case, left none for another"
+        found.append(f"{counted(document['rounds'], 'round')}{order}; {stopped}")
+    if document.get("failure"):
+        found.append(f"failed: {clean(document['failure'])}")
+    if document.get("error"):
+        found.append(f"no run succeeded: {clean(document['error'])}")
+    found += [text for variant in variants if (text := _outliers(variant))]
+    found += list(document.get("disturbances") or ())
+    return [line for text in found for line in _bullet(text, width)]
+
+
+def differences_of(before: Form, after: Form) -> list[str]:
+    """What two results differ in, so that their times may differ for that reason alone."""
+    changes = parameter_changes(before, after)
+    is_same = are_of_one_machine(before, after)
+    return differences({"parameter_changes": changes, "same_machine": is_same})
+
+
+def differences(compared: Form) -> list[str]:
+    """The same, of two that were compared."""
+    changes = compared["parameter_changes"]
+    said = [f"{clean(name)} {_given(one)} → {_given(two)}" for name, (one, two) in changes.items()]
+    found = [f"they did not run the same: {', '.join(said)}"] if said else []
+    return [*found, *([] if compared["same_machine"] else ["they ran on different machines"])]
+
+
+def parameters_text(document: Form) -> str:
+    return ", ".join(
+        f"{clean(name)}={_given(value)}" for name, value in (document.get("params") or {}).items()
+    )
+
+
+def _given(value: Any) -> str:
+    if value is None:
+        return UNKNOWN
+    return clean(value if isinstance(value, str) else json.dumps(value))
+
+
+def render_list(documents: Sequence[Form], width: int, paint: Palette = PLAIN) -> list[str]:
+    columns = [
+        Column("ID", gives_way=True, least=16, keeps_end=True),
+        Column("WHEN"),
+        Column("WHAT", gives_way=True, least=10),
+        Column("PARAMETERS", gives_way=True, least=10, goes=1),
+        Column("RUNS", is_right=True),
+        Column("WALL TIME", is_right=True),
+        Column("RATIO", is_right=True),
+    ]
+    rows = []
+    for document in documents:
+        variants = variants_of(document)
+        first = variants[-1]
+        comparisons = document.get("comparisons") or ()
+        number = comparisons[-1]["numbers"]["duration_seconds"] if comparisons else None
+        rows.append(
+            [
+                document["id"],
+                document["created_time"][:16].replace("T", " "),
+                clean(document.get("title") or first["name"]),
+                parameters_text(document) or UNKNOWN,
+                str(first["metrics"]["runs"]),
+                fine_duration(first["metrics"]["median_duration"]),
+                UNKNOWN if number is None else f"{number['ratio']:.3f}",
+            ]
+        )
+    return render_table(columns, rows, width, paint)
+
+
+def command_text(variant: Form) -> str:
+    words = variant["command"]
+    return clean(words[0] if variant.get("is_shell") and words else shlex.join(words))
+
+
+def fine_duration(seconds: float | None) -> str:
+    """Three digits that count: 1.23ms, 45.6ms, 1.23s, 2m03s."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds >= 99.95:
+        whole = round(seconds)
+        hours, minutes = whole // 3600, whole // 60 % 60
+        return f"{hours}h{minutes:02d}m{whole % 60:02d}s" if hours else f"{minutes}m{whole % 60:02d}s"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        value = seconds / size
+        if value >= 0.9995 or unit == "µs":
+            digits = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0
+            return f"{value:.{min(digits, 2)}f}{unit}"
+    return UNKNOWN
+
+
+def command_lines(document: Form, width: int, paint: Palette = PLAIN) -> list[str]:
+    """What each name stands for."""
+    variants = variants_of(document)
+    lines = []
+    longest = max((len(clean(variant["name"])) for variant in variants), default=0)
+    for variant in variants:
+        mark = " (baseline)" if len(variants) > 1 and variant["name"] == document.get("baseline") else ""
+        name = clean(variant["name"])
+        room = max(20, width - longest - len(mark) - 2)
+        space = " " * (longest - len(name))
+        lines.append(f"{paint.paint(name, 'bold')}{space}  {fit(command_text(variant), room)}{mark}")
+    parameters = parameters_text(document)
+    return [*lines, *([f"{' ' * longest}  {fit(parameters, width - longest - 2)}"] if parameters else [])]
+
+
+def _ratio(number: Form) -> str:
+    text = f"{number['ratio']:.3f} times"
+    if number["low"] is not None:
+        text += f"  ({number['low']:.3f} to {number['high']:.3f}, {100 * number['confidence']:.1f}% sure)"
+    return f"{text}  {_short_verdict(number)}"
+
+
+def _short_verdict(number: Form) -> str:
+    if number["differs"] is None:
+        return "too few runs to be sure"
+    if number["differs"]:
+        return _change(number["ratio"])
+    if number["detectable"] is None:
+        return "no difference"
+    return f"no difference seen; {_share(number['detectable'])} would have been"
+
+
+def _change(ratio: float) -> str:
+    return f"{_share(1 - ratio)} less" if ratio < 1 else f"{_share(ratio - 1)} more"
+
+
+def _share(value: float) -> str:
+    percent = 100 * value
+    return f"{percent:.0f}%" if percent >= 10 else f"{percent:.1f}%"
+
+
+def _outliers(variant: Form) -> str:
+    numbers = variant["metrics"]["outliers"]
+    if not numbers:
+        return ""
+    times = {run["run_number"]: run["duration_seconds"] for run in variant["runs"]}
+    shown = ", ".join(f"run {one} ({fine_duration(times[one])})" for one in numbers[:_SHOWN_OUTLIERS])
+    more = f" and {len(numbers) - _SHOWN_OUTLIERS} more" if len(numbers) > _SHOWN_OUTLIERS else ""
+    return (
+        f"{clean(variant['name'])}: {shown}{more} stand{'s' if len(numbers) == 1 else ''} out from the rest"
+    )
+
+
+def _span(low: float | None, high: float | None) -> str:
+    return UNKNOWN if low is None else f"{fine_duration(low)} … {fine_duration(high)}"
+
+
+def _size(mib: float | None) -> str:
+    return UNKNOWN if mib is None else format_bytes(mib * MIB)
+
+
+def _bullet(text: str, width: int) -> list[str]:
+    first, *rest = wrap(text, max(40, width - 2))
+    return [f"· {first}", *(f"  {line}" for line in rest)]

@@ -1,0 +1,1 @@
+"""HTML page of an RO-Crate."""

@@ -1,0 +1,1 @@
+"""Graph of a workflow as text, Mermaid or SVG."""

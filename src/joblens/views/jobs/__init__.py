@@ -1,0 +1,1 @@
+"""Text about jobs: history, details, metrics, summaries."""

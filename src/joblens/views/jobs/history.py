@@ -1,0 +1,110 @@
+"""Many jobs: a compact table, and one paragraph a job."""
+
+from collections.abc import Sequence
+
+from joblens.model.jobs.job import Job, Record, Usage
+from joblens.model.values.ids import short
+from joblens.model.values.units import UNITS_NOTE, format_duration, format_instant, in_mb
+from joblens.views.jobs.labels import (
+    ago,
+    compact_cpu,
+    compact_io,
+    compact_memory,
+    duration_s,
+    name_with_attempt,
+    started_at_us,
+)
+from joblens.views.text.numbers import UNKNOWN
+from joblens.views.text.style import Palette, clean, fit
+from joblens.views.text.table import Column, render_table
+
+_COLUMNS = (
+    Column("ID"),
+    Column("#", is_right=True, goes=2),
+    Column("NAME", gives_way=True, keeps_end=True),
+    Column("STATUS"),
+    Column("STARTED", is_right=True, goes=3),
+    Column("TOOK", is_right=True, goes=6),
+    Column("CPU", is_right=True, goes=4),
+    Column("MEMORY", is_right=True, goes=5),
+    Column("I/O", is_right=True, goes=1),
+)
+_NO_USAGE = Usage()
+_UUID_SHOWN = 12
+_ERROR_SHOWN = 100
+
+
+def render_history(records: Sequence[Record], *, now_us: int, width: int, paint: Palette) -> list[str]:
+    return render_table(_COLUMNS, [_row(record, now_us, paint) for record in records], width, paint)
+
+
+def _row(record: Record, now_us: int, paint: Palette) -> list[str]:
+    usage = record.outcome.usage if record.outcome is not None else _NO_USAGE
+    return [
+        short(record.job.uuid),
+        UNKNOWN if record.number is None else str(record.number),
+        name_with_attempt(record),
+        paint.status(record.status),
+        ago(started_at_us(record), now_us),
+        format_duration(duration_s(record, now_us)),
+        compact_cpu(usage),
+        compact_memory(usage),
+        compact_io(usage),
+    ]
+
+
+def render_job_history(records: Sequence[Record]) -> list[str]:
+    """The paragraphs of `job-history`."""
+    noun = "job" if len(records) == 1 else "jobs"
+    lines = [f"Job History (showing {len(records)} {noun}):"]
+    for place, record in enumerate(records, start=1):
+        lines += ["", *_paragraph(place, record)]
+    return [*lines, "", UNITS_NOTE]
+
+
+def _paragraph(place: int, record: Record) -> list[str]:
+    job, outcome = record.job, record.outcome
+    usage = outcome.usage if outcome is not None else _NO_USAGE
+    lines = [
+        f"{place}. Task: {_task_id(job)}",
+        f"   Tool: {clean(job.tool) or UNKNOWN}, Script: {clean(job.script) or UNKNOWN}",
+        f"   Status: {record.status.value.upper()}",
+        f"   Started: {format_instant(started_at_us(record))}",
+        f"   Duration: {exact_seconds(None if outcome is None else outcome.duration_s)}",
+        f"   CPU Time: {_cpu_split(usage)}",
+        f"   Memory Peak: {exact_memory(usage)}",
+    ]
+    if outcome is not None and outcome.error:
+        lines.append(f"   Error: {_short_error(outcome.error)}")
+    return lines
+
+
+def _task_id(job: Job) -> str:
+    """The id that the job was given; otherwise enough of its UUID to find it by (`stores.job_search`)."""
+    return clean(job.external_id) if job.external_id else f"{job.uuid[:_UUID_SHOWN]}..."
+
+
+def _short_error(error: str) -> str:
+    line = clean(" ".join(error.split()))
+    return fit(line, _ERROR_SHOWN)[:-1] + "..." if len(line) > _ERROR_SHOWN else line
+
+
+def _cpu_split(usage: Usage) -> str:
+    if usage.cpu_total_usec is None:
+        return "unknown"
+    total = exact_seconds(usage.cpu_total_usec / 1e6)
+    if usage.cpu_user_usec is None or usage.cpu_system_usec is None:
+        return total
+    user, system = usage.cpu_user_usec / 1e6, usage.cpu_system_usec / 1e6
+    return f"{total} (user: {exact_seconds(user)}, system: {exact_seconds(system)})"
+
+
+def exact_seconds(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"{seconds:.2f}s"
+
+
+def exact_memory(usage: Usage) -> str:
+    peak, summed = in_mb(usage.memory_peak_bytes), in_mb(usage.memory_rss_sum_peak_bytes)
+    if peak is None:
+        return "unknown" if summed is None else f"unknown (peak of summed RSS: {summed:.2f} MB)"
+    return f"{peak:.2f} MB"

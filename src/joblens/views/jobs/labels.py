@@ -1,0 +1,89 @@
+"""What several views say about a job: its name, how long it took, its I/O, how long ago."""
+
+from joblens.model.jobs.job import Job, Record, Usage
+from joblens.model.values.units import format_duration, format_instant
+from joblens.views.text.numbers import UNKNOWN, compact_bytes, mark_bound, mark_number
+from joblens.views.text.style import clean
+
+_DAY_S = 86400
+
+
+def command_line(job: Job) -> str:
+    """As one would type it."""
+    if job.is_shell:
+        return clean(" ".join(job.argv))
+    return clean(" ".join(_quoted(argument) for argument in job.argv))
+
+
+def _quoted(argument: str) -> str:
+    if argument and not set(argument) & set(" \t\n'\"\\$&|;<>()*?[]#~!`{}"):
+        return argument
+    return "'" + argument.replace("'", "'\\''") + "'"
+
+
+def display_name(job: Job) -> str:
+    """Its name; where it has none what it runs."""
+    named = clean(job.name) or clean(" ".join(part for part in (job.tool, job.script) if part))
+    return named or command_line(job) or UNKNOWN
+
+
+def attempt_of(record: Record) -> int:
+    """Which attempt it was: of its run, and one more for each worker that did not finish it."""
+    before = 0 if record.job.run is None else record.job.run.attempt - 1
+    return before + (1 if record.attempt is None else record.attempt.number)
+
+
+def name_with_attempt(record: Record) -> str:
+    """'train (attempt 2)'."""
+    number = attempt_of(record)
+    return display_name(record.job) + (f" (attempt {number})" if number > 1 else "")
+
+
+def started_at_us(record: Record) -> int:
+    return record.attempt.started_at_us if record.attempt is not None else record.job.created_at_us
+
+
+def duration_s(record: Record, now_us: int) -> float | None:
+    """Of a running job so far; of a queued one nothing."""
+    if record.outcome is not None:
+        return record.outcome.duration_s
+    if record.attempt is None:
+        return None
+    return max(0, now_us - record.attempt.started_at_us) / 1e6
+
+
+def ago(at_us: int, now_us: int) -> str:
+    """'3m ago' while that is handy, the date afterwards."""
+    seconds = (now_us - at_us) / 1e6
+    if seconds < 0:
+        return format_instant(at_us)[:10]
+    if seconds < 1:
+        return "now"
+    for unit, size, limit in (("s", 1, 60), ("m", 60, 3600), ("h", 3600, _DAY_S), ("d", _DAY_S, 14 * _DAY_S)):
+        if seconds < limit:
+            return f"{seconds // size:.0f}{unit} ago"
+    return format_instant(at_us)[:10]
+
+
+def compact_cpu(usage: Usage) -> str:
+    if usage.cpu_total_usec is None:
+        return UNKNOWN
+    text = format_duration(usage.cpu_total_usec / 1e6)
+    return mark_number(text, usage, "cpu_total_usec")
+
+
+def compact_memory(usage: Usage) -> str:
+    if usage.memory_peak_bytes is None and usage.memory_rss_sum_peak_bytes is not None:
+        return f"{compact_bytes(usage.memory_rss_sum_peak_bytes)} RSS sum"
+    return mark_number(compact_bytes(usage.memory_peak_bytes), usage, "memory_peak_bytes")
+
+
+def compact_io(usage: Usage) -> str:
+    """Read and written together."""
+    parts = [
+        usage.io_read_bytes if usage.io_read_bytes is not None else usage.io_call_read_bytes,
+        usage.io_write_bytes if usage.io_write_bytes is not None else usage.io_call_write_bytes,
+    ]
+    known = [part for part in parts if part is not None]
+    is_lower_bound = len(known) < len(parts) or any(name.startswith("io_") for name in usage.lower_bounds)
+    return mark_bound(compact_bytes(sum(known)), is_lower_bound=is_lower_bound) if known else UNKNOWN

@@ -1,0 +1,81 @@
+"""The one line that `joblens run` keeps up to date on a terminal while the job runs."""
+
+from collections.abc import Sequence
+
+from joblens.model.jobs.sample import Sample
+from joblens.views.text.charts import cpu_spark_line
+from joblens.views.text.curves import Point, last_known, points
+from joblens.views.text.numbers import clock, compact_bytes, compact_rate, percent
+from joblens.views.text.style import Palette, clean, fit, visible_width
+
+_SEPARATOR = "  "
+_SPARK_COLUMNS = 16
+_SPARK_LEAST = 4
+_NAME_COLUMNS = 24
+_GPU_LOOKS = 10  # samples in which one look at the GPUs is found
+
+
+def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bool) -> str:  # noqa: FBT001
+    """Never wider than `width` - 1 columns, so that no terminal wraps it. What does not fit is left
+    out whole, least important first: spark line, processes, network, I/O, name, GPU, memory."""
+    paint = Palette(is_on=color)
+    series = points(samples)
+    now = series[-1] if series else Point(0.0)
+    pieces = {
+        "name": paint.paint(fit(clean(name), _NAME_COLUMNS), "bold"),
+        "elapsed": clock(now.elapsed_s),
+        "cpu": f"{_label('cpu', paint)} {percent(now.cpu_percent):>4}",
+        "memory": f"{_label('mem', paint)} {compact_bytes(now.memory_bytes):>5}",
+        "gpu": _gpu(series, paint),
+        "io": _io(now, paint),
+        "network": f"{_label('net in+out', paint)} {compact_rate(now.network_per_s):>7}"
+        if now.network_per_s
+        else "",
+        "processes": _processes(now.processes),
+    }
+    shown = [key for key in pieces if pieces[key]]
+    for least in ("processes", "network", "io", "name", "gpu", "memory"):
+        if _line_width(pieces, shown) < width:
+            break
+        shown = [key for key in shown if key != least]
+    line = _SEPARATOR.join(pieces[key] for key in shown)
+    if visible_width(line) >= width:  # a terminal this narrow gets the bare time
+        return fit(pieces["elapsed"], max(0, width - 1))
+    room = min(_SPARK_COLUMNS, width - 1 - visible_width(line) - len(_SEPARATOR))
+    cpu_curve = [point.cpu_percent for point in series[1:]]
+    if room < _SPARK_LEAST or not cpu_curve:
+        return line
+    return line + _SEPARATOR + paint.paint(cpu_spark_line(cpu_curve, room), "cyan")
+
+
+def _label(text: str, paint: Palette) -> str:
+    return paint.paint(text, "dim")
+
+
+def _io(now: Point, paint: Palette) -> str:
+    if now.io_per_s is None:
+        return ""
+    return (
+        f"{_label('rd', paint)} {compact_rate(now.read_per_s):>7}"
+        f"{_SEPARATOR}{_label('wr', paint)} {compact_rate(now.write_per_s):>7}"
+    )
+
+
+def _gpu(series: Sequence[Point], paint: Palette) -> str:
+    """Only of a job that has something on a GPU. It is looked at less often than the rest."""
+    memory = series[-1].gpu_memory_bytes if series else None
+    busy = last_known(point.gpu_percent for point in series[-_GPU_LOOKS:])
+    if not memory and not busy:
+        return ""
+    own = f" {compact_bytes(memory):>5}" if memory else ""
+    return f"{_label('gpu', paint)} {percent(busy):>4}{own}"
+
+
+def _processes(processes: int | None) -> str:
+    if processes is None:
+        return ""
+    return f"{processes} proc" if processes == 1 else f"{processes} procs"
+
+
+def _line_width(pieces: dict[str, str], shown: Sequence[str]) -> int:
+    return sum(visible_width(pieces[key]) for key in shown) + len(_SEPARATOR) * (len(shown) - 1)

@@ -1,0 +1,227 @@
+"""One sample as text: the groups CPU, Memory, I/O, Processes, GPU, Network, PSI, Energy and Host."""
+
+from collections.abc import Sequence
+
+from joblens.analysis.numbers.rates import (
+    cpu_percent,
+    growth,
+    host_cpu_percent,
+    per_second,
+    throttle_percent,
+    unreclaimable_bytes,
+)
+from joblens.model.jobs.details import GpuFacts
+from joblens.model.jobs.job import Record
+from joblens.model.jobs.sample import Sample
+from joblens.model.values.units import format_bytes, format_instant
+from joblens.views.jobs.device_groups import energy_pairs, gpu_lines, network_pairs
+from joblens.views.text.numbers import UNKNOWN, rate
+from joblens.views.text.style import Palette
+
+Pairs = list[tuple[str, str]]
+
+
+def render_sample(
+    sample: Sample,
+    previous: Sample | None,
+    record: Record,
+    paint: Palette,
+    gpus: Sequence[GpuFacts] = (),
+    gpu_before: Sample | None = None,
+) -> list[str]:
+    """Numbers nobody could read are left out; a group without any is left out whole. `gpus`: what is known
+    of the devices themselves; `gpu_before`: the last sample that had looked at them."""
+    clock = format_instant(sample.at_us)[11:19]
+    lines = [
+        paint.paint(f"═══ Metrics Sample at {clock} ═══", "bold"),
+        f"Job ID: {record.job.uuid}",
+        f"Sample Interval: {_interval(sample, previous, record)}",
+    ]
+    for title, group in (
+        ("CPU", _pair_lines(_cpu(sample, previous, record))),
+        ("Memory", _pair_lines(_memory(sample))),
+        ("I/O", _pair_lines(_io(sample, previous))),
+        ("Processes", _pair_lines(_processes(sample))),
+        ("GPU", gpu_lines(sample, gpu_before or previous, gpus)),
+        ("Network", _pair_lines(network_pairs(sample, previous))),
+        ("PSI (time spent waiting, average of the last 10 s)", _pair_lines(_pressure(sample))),
+        ("Energy", _pair_lines(energy_pairs(sample, previous))),
+        ("Host", _pair_lines(_host(sample, previous))),
+    ):
+        if group:
+            lines += ["", paint.paint(f"{title}:", "bold"), *group]
+    return lines
+
+
+def _pair_lines(pairs: Pairs) -> list[str]:
+    return [f"  {name}: {value}" for name, value in pairs if value != UNKNOWN]
+
+
+def _interval(sample: Sample, previous: Sample | None, record: Record) -> str:
+    seconds = record.job.interval_s
+    if previous is not None:
+        seconds = (sample.elapsed_us - previous.elapsed_us) / 1e6
+    return f"{seconds:.3g}s"
+
+
+def _cpu(sample: Sample, previous: Sample | None, record: Record) -> Pairs:
+    throttled = throttle_percent(previous, sample) if previous else None
+    if previous and throttled is None and _has_no_cpu_limit(record):
+        throttled = 0.0  # the kernel counts it only where there is a limit
+    return [
+        ("Usage", _two_decimals(cpu_percent(previous, sample) if previous else None)),
+        ("Throttled", _two_decimals(throttled)),
+        ("User Time", _micros(sample.cpu_user_usec)),
+        ("System Time", _micros(sample.cpu_system_usec)),
+        ("Total Time", _micros(sample.cpu_total_usec)),
+        ("Throttled Time", _micros(sample.cpu_throttled_usec)),
+        ("Instructions", _instructions(sample, previous)),
+        ("Migrations", _number(sample.cpu_migrations)),
+        ("Context Switches", _number(sample.context_switches)),
+    ]
+
+
+def _has_no_cpu_limit(record: Record) -> bool:
+    """What joblens did not start may have one that it does not know of."""
+    job = record.job
+    is_ours = bool(job.argv) and not job.attached and record.attempt is not None
+    return is_ours and (job.requirements.cpus is None or not job.enforce)
+
+
+def _instructions(sample: Sample, previous: Sample | None) -> str:
+    """With how many a cycle, since the sample before."""
+    if sample.instructions is None:
+        return UNKNOWN
+    done = growth(previous, sample, "instructions") if previous else sample.instructions
+    cycles = growth(previous, sample, "cycles") if previous else sample.cycles
+    a_cycle = f" ({done / cycles:.2f} a cycle)" if done is not None and cycles else ""
+    return f"{sample.instructions:,}{a_cycle}"
+
+
+def _memory(sample: Sample) -> Pairs:
+    current = format_bytes(sample.memory_current_bytes)
+    if sample.memory_current_bytes is not None and sample.memory_limit_bytes:
+        share = 100 * sample.memory_current_bytes / sample.memory_limit_bytes
+        current += f" ({share:.2f}%)"
+    return [
+        ("Current", current),
+        ("Limit", format_bytes(sample.memory_limit_bytes) if sample.memory_limit_bytes else UNKNOWN),
+        ("Peak", format_bytes(sample.memory_kernel_peak_bytes)),
+        ("Unreclaimable", format_bytes(unreclaimable_bytes(sample))),
+        ("Anonymous", format_bytes(sample.memory_anon_bytes)),
+        ("File Cache", format_bytes(sample.memory_file_bytes)),
+        ("Shared", format_bytes(sample.memory_shmem_bytes)),
+        ("Kernel", format_bytes(sample.memory_kernel_bytes)),
+        ("Swap", format_bytes(sample.memory_swap_bytes)),
+        ("Proportional (PSS)", format_bytes(sample.memory_pss_bytes)),
+        *_summed_rss(sample),
+        ("Huge Pages", format_bytes(sample.memory_huge_bytes)),
+        ("Largest Process", format_bytes(sample.memory_largest_process_bytes)),
+        ("Page Faults", _pair(sample.faults_minor, "minor", sample.faults_major, "major")),
+        ("OOM Events", _pair(sample.oom_events, "events", sample.oom_kills, "kills")),
+    ]
+
+
+def _summed_rss(sample: Sample) -> Pairs:
+    """Only imported samples have it."""
+    summed = sample.memory_rss_sum_bytes
+    return [] if summed is None else [("Summed RSS", format_bytes(summed))]
+
+
+def _io(sample: Sample, previous: Sample | None) -> Pairs:
+    pairs: Pairs = []
+    for title, direction in (("Read", "read"), ("Write", "write")):
+        if previous is None:
+            continue
+        speed = rate(per_second(previous, sample, f"io_{direction}_bytes"))
+        operations = per_second(previous, sample, f"io_{direction}_ops")
+        pairs.append((title, speed if operations is None else f"{speed} ({operations:.0f} ops/s)"))
+    return [
+        *pairs,
+        ("Total Read", format_bytes(sample.io_read_bytes)),
+        ("Total Write", format_bytes(sample.io_write_bytes)),
+        ("Read Calls", _calls(sample.io_call_read_bytes, sample.io_call_reads)),
+        ("Write Calls", _calls(sample.io_call_write_bytes, sample.io_call_writes)),
+        *(
+            (f"Device {name}", f"{format_bytes(io.read_bytes)} read, {format_bytes(io.write_bytes)} written")
+            for name, io in sorted((sample.devices or {}).items())
+        ),
+    ]
+
+
+def _processes(sample: Sample) -> Pairs:
+    count = _number(sample.processes)
+    if sample.processes is not None and sample.pids_limit is not None:
+        count += f" (max: {sample.pids_limit})"
+    descriptors = _number(sample.open_files)
+    if sample.open_files is not None and sample.open_files_limit is not None:
+        descriptors += f"/{sample.open_files_limit}"
+    return [
+        ("Count", count),
+        ("Threads", _number(sample.threads)),
+        ("Open FDs", descriptors),
+        ("Limit Events", _number(sample.pids_limit_events)),
+    ]
+
+
+def _pressure(sample: Sample) -> Pairs:
+    return [
+        (title, _some_and_full(sample, kind))
+        for title, kind in (("CPU", "cpu"), ("Memory", "memory"), ("I/O", "io"))
+    ]
+
+
+def _some_and_full(sample: Sample, kind: str) -> str:
+    """The kernel's 10 s mean of the time some, or all, tasks stood waiting."""
+    parts = []
+    for share in ("some", "full"):
+        hundredths: int | None = getattr(sample, f"{kind}_{share}_avg10")
+        if hundredths is not None:
+            parts.append(f"{share} {hundredths / 100:.2f}%")
+    return ", ".join(parts) or UNKNOWN
+
+
+def _host(sample: Sample, previous: Sample | None) -> Pairs:
+    memory = format_bytes(sample.host_memory_used_bytes)
+    if sample.host_memory_total_bytes is not None:
+        memory += f" / {format_bytes(sample.host_memory_total_bytes)}"
+    load: Sequence[int | None] = (sample.host_load1, sample.host_load5, sample.host_load15)
+    known = [f"{hundredths / 100:.2f}" for hundredths in load if hundredths is not None]
+    return [
+        ("CPU", _two_decimals(host_cpu_percent(previous, sample) if previous else None)),
+        ("Memory", memory),
+        ("Load", " ".join(known) or UNKNOWN),
+        ("Network", _host_network(sample, previous)),
+    ]
+
+
+def _host_network(sample: Sample, previous: Sample | None) -> str:
+    if sample.host_network_rx_bytes is None or previous is None:
+        return UNKNOWN
+    received, sent = (per_second(previous, sample, f"host_network_{way}_bytes") for way in ("rx", "tx"))
+    return UNKNOWN if received is None else f"{rate(received)} received, {rate(sent)} sent"
+
+
+def _two_decimals(percent: float | None) -> str:
+    return UNKNOWN if percent is None else f"{percent:.2f}%"
+
+
+def _micros(usec: int | None) -> str:
+    return UNKNOWN if usec is None else f"{usec} μs"
+
+
+def _number(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+def _pair(first: int | None, first_word: str, second: int | None, second_word: str) -> str:
+    parts = [
+        f"{value} {word}" for value, word in ((first, first_word), (second, second_word)) if value is not None
+    ]
+    return ", ".join(parts) or UNKNOWN
+
+
+def _calls(count: int | None, calls: int | None) -> str:
+    if count is None:
+        return UNKNOWN
+    return format_bytes(count) if calls is None else f"{format_bytes(count)} ({calls} calls)"

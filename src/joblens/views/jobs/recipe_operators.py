@@ -1,0 +1,126 @@
+"""What the operators of a recipe used, as a table: a section of `show` and of a job's last words."""
+
+from collections.abc import Sequence
+
+from joblens.model.jobs.details import OperatorTable, OperatorUse, RejectReason, StepUse
+from joblens.model.recipes.event import Step
+from joblens.model.values.units import format_duration
+from joblens.views.jobs.detail_look import Look, heading, pairs
+from joblens.views.text.numbers import UNKNOWN, compact_bytes, count, counted, percent, seconds, share
+from joblens.views.text.style import Palette, clean
+from joblens.views.text.table import Column, places_beside_whole_names, render_table
+
+BEFORE_OPERATORS = (Step.CUTTING, Step.READING)
+_REASONS_SHOWN = 5
+_COLUMNS = (
+    Column("OPERATOR", gives_way=True, least=16),
+    Column("ROWS IN", is_right=True, goes=4),
+    Column("ROWS OUT", is_right=True),
+    Column("KEPT", is_right=True, goes=9),
+    Column("REJECTED", is_right=True, goes=5),
+    Column("TIME", is_right=True),
+    Column("SHARE", is_right=True, goes=6),
+    Column("CPU", is_right=True, goes=7),
+    Column("MEMORY", is_right=True, goes=8),
+    Column("READ", is_right=True, goes=2),
+    Column("WRITTEN", is_right=True, goes=3),
+)
+
+
+def operator_lines(table: OperatorTable, width: int, paint: Palette) -> list[str]:
+    """TIME is that of all partitions together, which run side by side; MEMORY the most that a worker had for
+    itself. What belongs to no operator stands in brackets where it comes."""
+    every: list[OperatorUse | StepUse] = [*table.operators, *table.steps]
+    total_s = sum(use.wall_s or 0.0 for use in every)
+    rows = [_step_cells(step, total_s) for step in table.steps if step.name in BEFORE_OPERATORS]
+    rows += [_cells(use, total_s) for use in table.operators]
+    rows += [_step_cells(step, total_s) for step in table.steps if step.name not in BEFORE_OPERATORS]
+    # A column nobody knows anything of would only take the room of the others.
+    kept = [
+        place
+        for place, column in enumerate(_COLUMNS)
+        if not column.goes or any(row[place] not in ("", UNKNOWN) for row in rows)
+    ]
+    kept = places_beside_whole_names(_COLUMNS, kept, rows, width)
+    columns = [_COLUMNS[place] for place in kept]
+    return render_table(columns, [[row[place] for place in kept] for row in rows], width, paint)
+
+
+def operators_section(look: Look) -> list[str]:
+    table = look.details.operators
+    if table is None:
+        return [
+            heading("Operators", look),
+            "  not known: only jobs of recipes have them",
+        ]
+    rejected = enumerate(reject_lines(table.rejects))
+    return [
+        heading(f"Operators ({cut_in(table)}{_all_runs(table)})", look),
+        *(f"  {line}" for line in operator_lines(table, look.width - 2, look.paint)),
+        *pairs([("rejected" if not number else "", line) for number, line in rejected], look),
+        *pairs([("folder", clean(table.job_dir))], look),
+    ]
+
+
+def reject_lines(rejects: Sequence[RejectReason]) -> list[str]:
+    """'34 shorten: ValueError: …', one line per reason."""
+    width = max((len(f"{each.rows:,}") for each in rejects), default=0)
+    lines = [f"{each.rows:>{width},} {_describe_reject(each)}" for each in rejects[:_REASONS_SHOWN]]
+    left = sum(each.rows for each in rejects[_REASONS_SHOWN:])
+    return [*lines, f"{left:>{width},} for other reasons"] if left else lines
+
+
+def _describe_reject(each: RejectReason) -> str:
+    by = each.operator or ("reading" if each.is_unread else "")
+    return clean(f"{by}: {each.reason}" if by else f"for {each.reason}")
+
+
+def cut_in(table: OperatorTable) -> str:
+    """'4 partitions, 2 workers'"""
+    parts = [counted(table.partitions, "partition")] if table.partitions else []
+    parts += [counted(table.workers, "worker")] if table.workers else []
+    return ", ".join(parts)
+
+
+def _all_runs(table: OperatorTable) -> str:
+    """The job above it in the history is the last of them only."""
+    return f"; all {table.runs:,} runs together" if table.runs > 1 else ""
+
+
+def step_name(name: str) -> str:
+    return f"({clean(name)})"
+
+
+def _step_cells(use: StepUse, total_s: float) -> Sequence[str]:
+    return [
+        step_name(use.name),
+        "",
+        "",
+        "",
+        "",
+        UNKNOWN if use.wall_s is None else format_duration(use.wall_s),
+        UNKNOWN if use.wall_s is None or total_s <= 0 else percent(100 * use.wall_s / total_s),
+        seconds(use.cpu_usec),
+        compact_bytes(use.memory_peak_bytes),
+        compact_bytes(use.read_bytes),
+        compact_bytes(use.written_bytes),
+    ]
+
+
+def _cells(use: OperatorUse, total_s: float) -> Sequence[str]:
+    is_known = use.rows_in is not None and use.rows_out is not None
+    return [
+        clean(use.name),
+        count(use.rows_in),
+        count(use.rows_out),
+        share(use.rows_out / use.rows_in)
+        if is_known and use.rows_in and use.rows_out is not None
+        else UNKNOWN,
+        f"{use.rejected:,}" if use.rejected else "",
+        format_duration(use.wall_s) if use.partitions else UNKNOWN,
+        percent(100 * use.wall_s / total_s) if total_s > 0 and use.partitions else UNKNOWN,
+        seconds(use.cpu_usec),
+        compact_bytes(use.memory_peak_bytes),
+        compact_bytes(use.read_bytes),
+        compact_bytes(use.written_bytes),
+    ]

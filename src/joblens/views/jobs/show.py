@@ -1,0 +1,318 @@
+"""Everything about one job, in groups, what a person should act on first."""
+
+from collections.abc import Sequence
+
+from msgspec import json
+from msgspec.structs import replace
+
+from joblens.analysis.numbers.usage import total_usage
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Attempt, Job, Outcome, Record
+from joblens.model.jobs.provenance import Provenance
+from joblens.model.jobs.sample import Sample
+from joblens.model.values.ids import short
+from joblens.model.values.units import KIB, format_bytes, format_duration, format_instant
+from joblens.views.jobs.cluster_account import account_notes, account_pairs
+from joblens.views.jobs.detail_look import Look
+from joblens.views.jobs.gpu_details import container_pairs
+from joblens.views.jobs.job_details import parts_known, render_part
+from joblens.views.jobs.labels import attempt_of, command_line, duration_s, name_with_attempt, started_at_us
+from joblens.views.jobs.node_parts import node_lines
+from joblens.views.jobs.placement import placement_pairs
+from joblens.views.jobs.provenance import provenance_lines
+from joblens.views.jobs.summary import ending, finding_lines
+from joblens.views.jobs.usage import render_usage
+from joblens.views.text.charts import braille_chart, nice_top, nice_top_binary
+from joblens.views.text.curves import Point, points
+from joblens.views.text.numbers import UNKNOWN, compact_bytes, counted, percent
+from joblens.views.text.style import Palette, clean, clean_lines, fit, fold, pad, wrap
+
+_LABEL = 16
+_CHART_LINES = 4
+_CHART_WIDTH = 100
+_STDERR_LINES = 12
+_LEAST_NETWORK = 64 * KIB  # a second
+_NO_CURVE = 2  # fewer points than this make no curve
+
+NO_DETAILS = Details()
+Pairs = Sequence[tuple[str, str]]
+
+
+def render_show(  # noqa: PLR0913 - one part of the page each
+    record: Record,
+    samples: Sequence[Sample],
+    *,
+    now_us: int,
+    width: int,
+    paint: Palette,
+    details: Details = NO_DETAILS,
+    provenance: Provenance | None = None,
+    waits: str = "",
+    raised: str = "",
+) -> list[str]:
+    """`waits`: where a job that has not begun does, in words. `raised`: what recovery raised for it."""
+    outcome = record.outcome
+    lines = [*_head(record, now_us, paint), *(wrap(clean(waits), width, "  ") if waits else ())]
+    if outcome is not None:
+        if outcome.findings:
+            lines += _section("Findings", paint)
+            for finding in outcome.findings:
+                lines += finding_lines(finding, paint, width)
+        lines += _section("Usage", paint)
+        lines += render_usage(outcome.usage, outcome.duration_s, width, paint)
+    elif record.attempt is not None and samples:
+        lines += _usage_so_far(record.attempt, samples, width, paint)
+    if details.nodes is not None:
+        lines += _section(f"Nodes ({len(details.nodes.nodes)})", paint)
+        lines += node_lines(details.nodes, width, paint)
+    if details.operators is not None:
+        look = Look(record=record, samples=samples, details=details, width=width, paint=paint)
+        lines += render_part("operators", look)
+    lines += _more(record, parts_known(details, samples), width, paint)
+    lines += _charts(samples, width, paint)
+    lines += [*_section("Job", paint), *_pairs(_job_pairs(record, raised), paint)]
+    lines += _environment(record.job, width, paint)
+    if record.attempt is not None:
+        pairs = _wrapped(_attempt_pairs(record, record.attempt), width)
+        lines += [*_section("Ran on", paint), *_pairs(pairs, paint)]
+    lines += provenance_lines(record, provenance, width, paint)
+    if details.cluster is not None:
+        lines += [*_section("Slurm says", paint), *_pairs(account_pairs(details.cluster, record), paint)]
+        for note in account_notes(details.cluster, record):
+            lines += [paint.paint(line, "dim") for line in wrap(note, width, "  ")]
+    if details.container is not None:
+        lines += [*_section("Container", paint), *_pairs(container_pairs(details.container), paint)]
+    if outcome is not None:
+        lines += [*_section("Output", paint), *_pairs(_output_pairs(record.attempt, outcome), paint)]
+        lines += _stderr(outcome, width, paint)
+    return lines
+
+
+def render_parts(
+    record: Record,
+    samples: Sequence[Sample],
+    details: Details,
+    parts: Sequence[str],
+    *,
+    now_us: int,
+    width: int,
+    paint: Palette,
+    provenance: Provenance | None = None,
+) -> list[str]:
+    """Only what was asked for, of threads, network, memory, gpu, operators, provenance."""
+    look = Look(record=record, samples=samples, details=details, width=width, paint=paint)
+    lines = _head(record, now_us, paint)
+    for part in parts:
+        if part == "provenance":
+            lines += provenance_lines(record, provenance, width, paint, is_whole=True)
+        else:
+            lines += render_part(part, look)
+    return lines
+
+
+def _more(record: Record, parts: Sequence[str], width: int, paint: Palette) -> list[str]:
+    if not parts:
+        return []
+    options = " ".join(f"--{part}" for part in parts)
+    return [
+        paint.paint(line, "dim")
+        for line in wrap(f"more: joblens show {short(record.job.uuid)} {options}", width, "  ")
+    ]
+
+
+def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
+    outcome = record.outcome
+    number = "" if record.number is None else f"  #{record.number}"
+    state = paint.status(record.status)
+    took = duration_s(record, now_us)
+    if outcome is not None:
+        how = ending(outcome)
+        state = paint.status(record.status, f"{record.status.value} ({how})" if how else record.status.value)
+    when = f"started {_instant(started_at_us(record))}" if record.attempt else "not started"
+    spent = (
+        f" after {format_duration(took)}" if outcome is not None else f" for {format_duration(took)} so far"
+    )
+    lines = [
+        f"{paint.paint(name_with_attempt(record), 'bold')}  {record.job.uuid}{number}",
+        f"{state}{spent if took is not None else ''}, {when}",
+    ]
+    if outcome is not None and outcome.error and outcome.error != ending(outcome):
+        lines += [paint.paint(line, "red") for line in clean_lines(outcome.error.rstrip())]
+    return lines
+
+
+def _instant(at_us: int) -> str:
+    """To the second: JSON has the rest."""
+    return f"{format_instant(at_us)[:19]}Z"
+
+
+def _usage_so_far(attempt: Attempt, samples: Sequence[Sample], width: int, paint: Palette) -> list[str]:
+    """All of it from samples. What is not known yet is left out; the reasons are told at the end."""
+    elapsed_s = samples[-1].elapsed_us / 1e6
+    usage = total_usage(samples, None, accounting=attempt.accounting, sources={}, unknown={})
+    title = f"Usage so far (at the last sample, after {format_duration(elapsed_s)})"
+    return [
+        *_section(title, paint),
+        *render_usage(replace(usage, sources={}, unknown={}), elapsed_s, width, paint),
+    ]
+
+
+def _section(title: str, paint: Palette) -> list[str]:
+    return ["", paint.paint(title, "bold")]
+
+
+def _pairs(pairs: Pairs, paint: Palette) -> list[str]:
+    return [
+        f"  {paint.paint(pad(name, _LABEL), 'dim')} {value}"
+        for name, value in pairs
+        if value not in ("", UNKNOWN)
+    ]
+
+
+def _wrapped(pairs: Pairs, width: int) -> Pairs:
+    """Long sentences, such as the reason for an accounting mode, go on in lines of their own."""
+    return [
+        (name if number == 0 else " ", line)
+        for name, value in pairs
+        for number, line in enumerate(wrap(value, width - _LABEL - 3))
+    ]
+
+
+def _job_pairs(record: Record, raised: str = "") -> Pairs:
+    job = record.job
+    needs = job.requirements
+    return [
+        ("command", command_line(job) + (" (shell)" if job.is_shell else "")),
+        ("looked at", clean(job.attached)),
+        ("directory", clean(job.cwd)),
+        ("own id", clean(job.external_id or "")),
+        ("tool", clean(job.tool)),
+        ("script", clean(job.script)),
+        ("parameters", clean(json.encode(job.params).decode()) if job.params else ""),
+        ("label", clean(job.label)),
+        ("tags", clean(", ".join(job.tags))),
+        ("asked for", _requirements(job)),
+        ("raised", clean(raised)),
+        (
+            "limits",
+            "" if job.enforce or not any((needs.cpus, needs.memory_bytes, needs.pids)) else "not enforced",
+        ),
+        ("user", clean(job.user)),
+        ("created", _instant(job.created_at_us)),
+        ("bound to CPUs", clean(job.cpu_list)),
+        ("GPUs given", clean(", ".join(record.gpu_devices))),
+        ("CO2 factor", _grid_factor(job)),
+        ("sampling", f"every {job.interval_s:g}s" if job.monitor else "off"),
+    ]
+
+
+def _grid_factor(job: Job) -> str:
+    return UNKNOWN if job.grid_co2_g_per_kwh is None else f"{job.grid_co2_g_per_kwh:g} g/kWh"
+
+
+def _environment(job: Job, width: int, paint: Palette) -> list[str]:
+    """One variable each: a value that is cut would mislead, so a long one goes on below its beginning."""
+    lines: list[str] = []
+    for name, value in sorted(job.env.items()):
+        for piece in fold(clean(f"{name}={value}"), width - _LABEL - 3):
+            label = "" if lines else "environment"
+            lines.append(f"  {paint.paint(pad(label, _LABEL), 'dim')} {piece}")
+    return lines
+
+
+def _requirements(job: Job) -> str:
+    needs = job.requirements
+    parts = [
+        f"{needs.cpus:g} CPU{'' if needs.cpus == 1 else 's'}" if needs.cpus is not None else "",
+        f"{format_bytes(needs.memory_bytes)} memory" if needs.memory_bytes is not None else "",
+        counted(needs.gpus, "GPU") if needs.gpus is not None else "",
+        f"{needs.pids} processes" if needs.pids is not None else "",
+        f"{format_duration(needs.timeout_s)} time" if needs.timeout_s is not None else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _attempt_pairs(record: Record, attempt: Attempt) -> Pairs:
+    number = attempt_of(record)
+    enforced = ", ".join(
+        f"{limit} {how}" if how.startswith("watched") else f"{limit} by {how}"
+        for limit, how in attempt.enforced_by.items()
+    )
+    return [
+        ("host", clean(attempt.owner.host)),
+        *placement_pairs(attempt.placement),
+        ("kernel", attempt.kernel),
+        ("CPUs", UNKNOWN if attempt.cpu_count is None else str(attempt.cpu_count)),
+        ("memory", format_bytes(attempt.memory_total_bytes)),
+        ("accounting", _accounting(attempt)),
+        ("limits held", enforced),
+        ("process", UNKNOWN if attempt.pid is None else str(attempt.pid)),
+        ("attempt", "" if number == 1 else str(number)),
+    ]
+
+
+def _accounting(attempt: Attempt) -> str:
+    reason = attempt.accounting_reason
+    return f"{attempt.accounting} ({clean(reason)})" if reason else attempt.accounting
+
+
+def _output_pairs(attempt: Attempt | None, outcome: Outcome) -> Pairs:
+    leftovers = f"{outcome.leftovers} outlived the main one and were ended" if outcome.leftovers else ""
+    return [
+        ("exit code", UNKNOWN if outcome.exit_code is None else str(outcome.exit_code)),
+        ("signal", UNKNOWN if outcome.signal is None else str(outcome.signal)),
+        ("ended", _instant(outcome.ended_at_us)),
+        ("processes", leftovers),
+        ("stdout", format_bytes(outcome.stdout_bytes)),
+        ("stderr", format_bytes(outcome.stderr_bytes)),
+        ("kept in", clean(attempt.logs_dir) if attempt is not None else ""),
+        ("worker", clean(outcome.worker)),
+    ]
+
+
+def _stderr(outcome: Outcome, width: int, paint: Palette) -> list[str]:
+    if not outcome.stderr_tail.strip():
+        return []
+    last = clean_lines(outcome.stderr_tail.rstrip())[-_STDERR_LINES:]
+    return [
+        *_section("Last lines of stderr", paint),
+        *(f"  {fit(line, max(20, width - 2))}" for line in last),
+    ]
+
+
+def _charts(samples: Sequence[Sample], width: int, paint: Palette) -> list[str]:
+    curve = points(samples)
+    if len(curve) <= _NO_CURVE:
+        return []
+    span = format_duration(curve[-1].elapsed_s)
+    lines = [*_section(f"Over time ({len(curve)} samples, {span})", paint)]
+    width = min(width, _CHART_WIDTH)
+    lines += _chart("CPU", curve, [point.cpu_percent for point in curve], width, paint)
+    lines += _chart("memory", curve, [point.memory_bytes for point in curve], width, paint)
+    lines += _chart("I/O per s", curve, [point.io_per_s for point in curve], width, paint)
+    lines += _chart("network per s (in + out)", curve, _worth_a_curve(curve), width, paint)
+    lines += _chart("GPU", curve, [point.gpu_percent for point in curve], width, paint)
+    lines += _chart("GPU memory", curve, [point.gpu_memory_bytes for point in curve], width, paint)
+    return lines
+
+
+def _worth_a_curve(curve: Sequence[Point]) -> list[float | None]:
+    """A name that was looked up makes no picture."""
+    rates = [point.network_per_s for point in curve]
+    return rates if max((rate or 0.0 for rate in rates), default=0.0) >= _LEAST_NETWORK else []
+
+
+def _chart(
+    title: str, curve: Sequence[Point], values: Sequence[float | None], width: int, paint: Palette
+) -> list[str]:
+    known = [value for value in values if value is not None]
+    if not any(known):  # nothing known, or nothing but zero
+        return []
+    is_share = title in ("CPU", "GPU")
+    top = nice_top(max(known)) if is_share else nice_top_binary(max(known))
+    axis = percent if is_share else compact_bytes
+    chart = braille_chart(
+        [point.elapsed_s for point in curve], values, width=width - 4, height=_CHART_LINES, top=top, axis=axis
+    )
+    peak = f"{title}, highest {axis(max(known))}"
+    return [f"  {peak}", *(f"  {paint.paint(line, 'cyan')}" for line in chart)]

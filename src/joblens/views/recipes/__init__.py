@@ -1,0 +1,1 @@
+"""Text about recipes and their operators."""

@@ -1,0 +1,1 @@
+"""Text about runs, workflows and queued tasks."""

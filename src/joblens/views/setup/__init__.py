@@ -1,0 +1,1 @@
+"""Settings, doctor and tools as text."""

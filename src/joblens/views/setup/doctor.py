@@ -1,0 +1,93 @@
+"""Table of what joblens can do here, by area. Gaps with the same reason share an entry. A fix is shown once;
+others that need it name the first. Commands in a fix are printed whole, so that they can be copied."""
+
+from collections.abc import Iterable, Sequence
+
+from joblens.model.jobs.capability import Capability, Way
+from joblens.views.text.style import Palette, clean, pad, wrap
+
+_NAME = 26
+_BODY = " " * (_NAME + 5)
+_COMMAND = " " * 6
+_LABELS = {"memory": "memory with page cache", "memory_parts": "memory without page cache"}
+
+
+def render_doctor(capabilities: Sequence[Capability], *, width: int, paint: Palette) -> list[str]:
+    lines: list[str] = []
+    told: set[str] = set()
+    fixes: dict[str, str] = {}  # and beside which name each stands
+    for area in dict.fromkeys(capability.area for capability in capabilities):
+        lines += [*([""] if lines else []), paint.paint(area.capitalize(), "bold")]
+        for alike in _together(capability for capability in capabilities if capability.area == area):
+            lines += _entry(alike, told, fixes, width, paint)
+            told.add(alike[0].reason)
+    return [*lines, "", *_verdict(capabilities)]
+
+
+def _together(capabilities: Iterable[Capability]) -> list[list[Capability]]:
+    """Gaps of one reason and fix in one list, at the place of the first; everything else alone."""
+    found: list[list[Capability]] = []
+    gaps: dict[tuple[str, str], list[Capability]] = {}
+    for capability in capabilities:
+        alike = [capability]
+        if capability.is_gap:
+            alike = gaps.setdefault((capability.reason, capability.fix), [])
+            alike.append(capability)
+        if len(alike) == 1:
+            found.append(alike)
+    return found
+
+
+def _entry(
+    alike: list[Capability], told: set[str], fixes: dict[str, str], width: int, paint: Palette
+) -> list[str]:
+    first = alike[0]
+    names = ", ".join(_label(capability) for capability in alike)
+    texts = [first.mechanism] if first.available else []
+    if not first.available or first.reason not in told:
+        texts += [first.reason, _fix(first, fixes)]
+    body: list[str] = []
+    for text in filter(None, texts):
+        prose, *commands = text.split("\n")
+        lines = [*wrap(clean(prose), width, _BODY), *(f"{_COMMAND}{clean(line)}" for line in commands)]
+        body += [paint.paint(line, "yellow") for line in lines] if text.startswith("→") else lines
+    if len(names) > _NAME:
+        head, *more = wrap(names, width, "    ")
+        return [f"  {_mark(first, paint)} {head.lstrip()}", *more, *body]
+    beside = body[0].removeprefix(_BODY) if body and body[0].startswith(_BODY) else ""
+    return [f"  {_mark(first, paint)} {pad(names, _NAME)} {beside}".rstrip(), *(body[1:] if beside else body)]
+
+
+def _fix(capability: Capability, fixes: dict[str, str]) -> str:
+    fix = capability.fix
+    if not fix:
+        return ""
+    if fix in fixes:
+        return f"→ as for {fixes[fix]}"
+    fixes[fix] = _label(capability)
+    return f"→ {fix}"
+
+
+def _label(capability: Capability) -> str:
+    label = _LABELS.get(capability.name) if capability.area == "numbers" else None
+    return label or capability.name.replace("_", " ")
+
+
+def _mark(capability: Capability, paint: Palette) -> str:
+    if not capability.applies:
+        return paint.paint("·", "dim")
+    return paint.paint("✓", "green") if capability.available else paint.paint("✗", "red")
+
+
+def _verdict(capabilities: Sequence[Capability]) -> list[str]:
+    """The bottom line, where the eye is when a long list has scrolled by."""
+    applying = [capability for capability in capabilities if capability.applies]
+    gaps = sum(capability.is_gap for capability in applying)
+    accounting = (capability for capability in applying if capability.area == "accounting")
+    measured_by = next((capability.name for capability in accounting if capability.available), "")
+    lines = [f"Jobs are measured by {measured_by}."] if measured_by else []
+    if any(capability.way is Way.NONE for capability in applying):
+        lines = ["Jobs cannot start here."]
+    if gaps:
+        return [*lines, f"{gaps} of {len(applying)} are not available; → shows how to enable them."]
+    return [*lines, "Everything is available."]

@@ -1,0 +1,155 @@
+"""Tools: all of them with their scripts, or everything about one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import to_builtins
+
+from joblens.model.tool import ParameterWay, Tool, ToolParameter, ToolStanding
+from joblens.model.values.units import format_bytes, format_duration
+from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap
+
+
+def tool_form(standing: ToolStanding) -> dict[str, Any]:
+    """As JSON."""
+    form: dict[str, Any] = {
+        "name": standing.name,
+        "usable": not standing.problem,
+        "problem": standing.problem or None,
+        "advice": standing.advice or None,
+    }
+    if standing.tool is None:
+        return form
+    tool = standing.tool
+    return {**form, **{name: to_builtins(getattr(tool, name)) for name in tool.__struct_fields__}}
+
+
+def render_tools(standings: Sequence[ToolStanding], *, width: int, paint: Palette = PLAIN) -> list[str]:
+    name_width = max((len(one.name) for one in standings), default=0)
+    body = " " * (name_width + 4)
+    lines: list[str] = []
+    for one in standings:
+        tool = one.tool
+        texts = wrap(clean(tool.description), width, body) if tool is not None and tool.description else [""]
+        lines.append(f"  {pad(clean(one.name), name_width)}  {texts[0].removeprefix(body)}".rstrip())
+        lines += texts[1:]
+        if tool is not None:
+            lines += _scripts_in_short(tool, width, body, paint)
+        lines += _problem(one, width, body, paint)
+    if not lines:
+        return ["There are no tools."]
+    return [*lines, "", "'joblens list-tools NAME' tells a tool's scripts, parameters and command."]
+
+
+def _scripts_in_short(tool: Tool, width: int, body: str, paint: Palette) -> list[str]:
+    lines = [
+        line
+        for name, script in tool.scripts.items()
+        for line in wrap(f"{clean(name)}: {clean(script.description)}", width, body)
+    ]
+    if tool.source:
+        lines += wrap(clean(f"from {tool.source}"), width, body)
+    return [paint.paint(line, "dim") for line in lines]
+
+
+def _problem(standing: ToolStanding, width: int, body: str, paint: Palette) -> list[str]:
+    if not standing.problem:
+        return []
+    said = [f"✗ {line}" for line in standing.problem.split("\n")]
+    said += [standing.advice] if standing.advice else []
+    return [paint.paint(line, "yellow") for text in said for line in wrap(clean(text), width, body)]
+
+
+def render_tool(standing: ToolStanding, *, width: int, paint: Palette = PLAIN) -> list[str]:
+    tool = standing.tool
+    assert tool is not None
+    lines = [paint.paint(clean(tool.name), "bold"), *wrap(clean(tool.description), width, "")]
+    lines += _problem(standing, width, "", paint)
+    facts = _facts(tool)
+    fact_width = max(len(name) for name, _ in facts)
+    lines.append("")
+    for name, text in facts:
+        body = " " * (fact_width + 2)
+        first, *others = wrap(clean(text), width, body) or [body]
+        lines += [f"{pad(name, fact_width)}  {first.removeprefix(body)}".rstrip(), *others]
+    for name, script in tool.scripts.items():
+        lines += ["", paint.paint(clean(name), "bold"), *wrap(clean(script.description), width, "")]
+        lines += _parameters(script.parameters, width)
+    return lines
+
+
+def _facts(tool: Tool) -> list[tuple[str, str]]:
+    facts = [
+        ("command", " ".join(tool.command)),
+        ("programs", ", ".join((*tool.programs, *tool.needs))),
+        ("scripts end with", ", ".join(tool.suffixes)),
+        ("parameters", _way(tool)),
+        ("environment", ", ".join(f"{name}={value}" for name, value in tool.env.items())),
+        ("container", tool.container.image if tool.container is not None else ""),
+        (
+            "works in",
+            "a new folder of the job's own" if tool.own_folder else "the folder it was submitted from",
+        ),
+        ("leaves", ", ".join(tool.artifacts)),
+        ("asks for", _requirements(tool)),
+        ("devices", ", ".join(tool.devices)),
+        ("worker lost", "taken up again" if tool.retry_lost == "safe" else "ended as lost"),
+        ("from", tool.source or "joblens itself"),
+    ]
+    return [(name, text) for name, text in facts if text]
+
+
+def _way(tool: Tool) -> str:
+    match tool.parameters:
+        case ParameterWay.ENVIRONMENT:
+            return f"variables: {tool.parameter_prefix}NAME"
+        case ParameterWay.ARGUMENTS:
+            form = " ".join(tool.parameter_form)
+            return f"arguments: {form.replace('{name}', 'NAME').replace('{value}', 'VALUE')}"
+        case ParameterWay.JSON_FILE:
+            return "a JSON file, its name as an argument"
+        case ParameterWay.NONE:
+            return "none"
+
+
+def _requirements(tool: Tool) -> str:
+    asked = tool.requirements
+    parts = [
+        f"{asked.cpus:g} CPUs" if asked.cpus is not None else "",
+        f"{format_bytes(asked.memory_bytes)} of memory" if asked.memory_bytes is not None else "",
+        f"{asked.gpus} GPUs" if asked.gpus is not None else "",
+        f"{asked.pids} processes" if asked.pids is not None else "",
+        f"{format_duration(asked.timeout_s)} at most" if asked.timeout_s is not None else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _parameters(parameters: dict[str, ToolParameter], width: int) -> list[str]:
+    heads = [f"{clean(name)} = {_value(each.default)}" for name, each in parameters.items()]
+    head_width = max(map(len, heads), default=0)
+    lines: list[str] = []
+    for head, each in zip(heads, parameters.values(), strict=True):
+        body = " " * (head_width + 4)
+        meaning = ", ".join(part for part in (each.description, _bounds(each)) if part)
+        first, *others = wrap(clean(meaning), width, body) or [body]
+        lines += [f"  {pad(head, head_width)}  {first.removeprefix(body)}".rstrip(), *others]
+    return lines
+
+
+def _bounds(parameter: ToolParameter) -> str:
+    parts = [
+        f"at least {_value(parameter.least)}" if parameter.least is not None else "",
+        f"at most {_value(parameter.most)}" if parameter.most is not None else "",
+        f"one of {', '.join(map(_value, parameter.choices))}" if parameter.choices else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, float) and value.is_integer():
+        return f"{value:.0f}"
+    return str(value)

@@ -1,0 +1,1 @@
+"""Tables, numbers, colours and small charts in text."""

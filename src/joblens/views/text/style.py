@@ -1,0 +1,152 @@
+"""Colour and width: what a terminal needs beyond plain text. Nothing here prints."""
+
+import re
+import unicodedata
+
+from msgspec import Struct
+
+from joblens.model.jobs.finding import Severity
+from joblens.model.jobs.job import Status
+
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+_LINE_END = "⏎"  # a command may be a whole script
+
+STATUS_COLOURS = {
+    Status.QUEUED: "blue",
+    Status.RUNNING: "cyan",
+    Status.SUCCESS: "green",
+    Status.FAILED: "red",
+    Status.TIMEOUT: "yellow",
+    Status.ERROR: "red",
+    Status.CANCELLED: "magenta",
+    Status.MEASURED: "blue",
+    Status.LOST: "red",
+}
+SEVERITY_COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.PROBLEM: "red"}
+SEVERITY_MARKS = {Severity.INFO: "·", Severity.WARNING: "!", Severity.PROBLEM: "✗"}
+
+
+class Palette(Struct, frozen=True):
+    """Paints text, or leaves it alone where no colour is wanted."""
+
+    is_on: bool
+
+    def paint(self, text: str, *styles: str) -> str:
+        if not self.is_on or not text:
+            return text
+        return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+
+    def status(self, status: Status, text: str = "") -> str:
+        return self.paint(text or status.value, STATUS_COLOURS[status])
+
+    def severity(self, severity: Severity, text: str) -> str:
+        return self.paint(text, SEVERITY_COLOURS[severity])
+
+
+PLAIN = Palette(is_on=False)
+
+
+def clean(text: str) -> str:
+    """One line that cannot move the cursor: names and arguments come from anyone."""
+    text = text.replace("\r\n", _LINE_END).replace("\n", _LINE_END).replace("\t", " ")
+    return _CONTROL.sub("�", text)
+
+
+def clean_lines(text: str) -> list[str]:
+    """Lines of a job's output without terminal control; colours it printed are taken off too."""
+    plain = _ANSI.sub("", text).replace("\t", "    ")
+    # a progress bar redraws its line with carriage returns: what it showed last is what counts
+    return [clean(line.rstrip("\r").rpartition("\r")[2]) for line in plain.split("\n")]
+
+
+def clean_text(text: str) -> str:
+    """A message of several lines without terminal control: paths, names and files are quoted in it."""
+    return "\n".join(clean(line) for line in _ANSI.sub("", text).split("\n"))
+
+
+def visible_width(text: str) -> int:
+    bare = _ANSI.sub("", text)
+    if bare.isascii():
+        return len(bare)
+    return sum(_character_width(character) for character in bare)
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+
+
+def fit(text: str, width: int) -> str:
+    """At most `width` columns, an ellipsis where something was cut. For text without colour."""
+    if visible_width(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    kept, used = [], 0
+    for character in text:
+        used += _character_width(character)
+        if used > width - 1:
+            break
+        kept.append(character)
+    return "".join(kept) + "…"
+
+
+def fit_middle(text: str, width: int) -> str:
+    """The same with both ends kept: what tells names of one sweep apart mostly stands at their end."""
+    if visible_width(text) <= width or width < 3:
+        return fit(text, width)
+    head = fit(text, (width + 1) // 2)
+    tail, left = "", width - visible_width(head)
+    for character in reversed(text):
+        left -= _character_width(character)
+        if left < 0:
+            break
+        tail = character + tail
+    return head + tail
+
+
+def pad(text: str, width: int) -> str:
+    return text + " " * (width - visible_width(text))
+
+
+def pad_left(text: str, width: int) -> str:
+    return " " * (width - visible_width(text)) + text
+
+
+def fold(text: str, width: int) -> list[str]:
+    """Everything of it, over lines of at most `width` columns, but no narrower than 20."""
+    lines, used = [""], 0
+    for character in text:
+        columns = _character_width(character)
+        if used + columns > max(20, width):
+            lines.append("")
+            used = 0
+        lines[-1] += character
+        used += columns
+    return lines
+
+
+def wrap(text: str, width: int, indent: str = "") -> list[str]:
+    """Words over lines of at most `width` columns; a word longer than a line stays whole."""
+    lines: list[str] = []
+    line = ""
+    for word in text.split():
+        candidate = f"{line} {word}" if line else word
+        if line and visible_width(indent) + visible_width(candidate) > width:
+            lines.append(indent + line)
+            line = word
+        else:
+            line = candidate
+    return [*lines, indent + line] if line else lines

@@ -1,0 +1,54 @@
+"""Places that ended before anything began in them."""
+
+from joblens.agent.clusters.failed_allocations import PlacesInVain
+from joblens.model.clusters.placing import PlaceNews, PlaceState
+
+
+def gone(job_id: str, *, word: str = "FAILED", is_by_others: bool = False) -> PlaceNews:
+    return PlaceNews(job_id=job_id, state=PlaceState.GONE, word=word, is_by_others=is_by_others)
+
+
+def test_a_job_is_given_up_at_the_third_place_in_vain() -> None:
+    places = PlacesInVain("slurm", str.upper)
+    for job_id in ("1", "2"):
+        (one,) = places.count([(gone(job_id), ["a"])])
+        assert one.hopeless == ()
+        assert one.warning == f"slurm job {job_id} ended before anything began there (FAILED): A placed again"
+    (one,) = places.count([(gone("3"), ["a", "b"])])
+    assert one.hopeless == ("a",)
+    assert one.why == "slurm job 3 ended before anything began there (FAILED), and so did 2 before it"
+    assert one.warning.endswith("B placed again")
+
+
+def test_a_cluster_that_goes_away_any_number_of_times_costs_no_job() -> None:
+    places = PlacesInVain("ray", str)
+    for _ in range(10):
+        (one,) = places.count([(gone("a", word="AWAY", is_by_others=True), ["a"])])
+        assert one.hopeless == ()
+    (one,) = places.count([(gone("a"), ["a"])])
+    assert one.hopeless == (), "those do not count for later ones either"
+
+
+def test_what_began_meanwhile_is_forgotten() -> None:
+    places = PlacesInVain("slurm", str)
+    places.count([(gone("1"), ["a"])])
+    places.count([(gone("2"), ["a"])])
+    places.forget("a")
+    (one,) = places.count([(gone("3"), ["a"])])
+    assert one.hopeless == ()
+
+
+def test_many_that_end_for_one_reason_are_told_of_in_one_line() -> None:
+    places = PlacesInVain("ray", str)
+    ended = [(gone(f"j{i}", word="AWAY", is_by_others=True), [f"j{i}"]) for i in range(100)]
+    ended.append((gone("other"), ["other"]))
+    many, one = places.count(ended)
+    assert many.warning == (
+        "100 places at ray ended before anything began there (AWAY): "
+        "j0, j1, j2, j3, j4, … (100 jobs) placed again"
+    )
+    assert one.warning.startswith("a place at ray ended"), "the id is no name that Ray would know"
+
+
+def test_a_place_for_which_nobody_waited_is_not_told_of() -> None:
+    assert PlacesInVain("ray", str).count([(gone("a"), [])]) == []

@@ -1,0 +1,289 @@
+"""What jobs run in is looked up once for each kind of command, and nobody waits for it for long."""
+
+import hashlib
+import os
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from joblens.agent.provenance import collector as provenance_desk
+from joblens.agent.provenance.collector import ProvenanceDesk
+from joblens.agent.provenance.command_kind import CommandKind
+from joblens.agent.provenance.parts import FILTERS, NOT_ANSWERED, TOO_MANY, ProvenanceParts
+from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Record, Status
+from joblens.model.jobs.provenance import Provenance
+from joblens.model.jobs.run_link import FileStamp, RunLink
+from joblens.model.values.ids import new_uuid
+from joblens.model.writes import JobStarted, ProvenanceSeen, Write
+from joblens.probes.host.machine_load import read_host
+from tests.conftest import wait_until
+
+_ATTEMPT = Attempt(started_at_us=1, owner=Owner("here", 1, 1, "boot"))
+_OUTCOME = Outcome(status=Status.SUCCESS, ended_at_us=2, duration_s=1.0)
+
+
+class Kept:
+    """In place of a recorder: what was put."""
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+
+    def put(self, writes: Sequence[Write], *, can_wait: bool = False) -> int:
+        assert can_wait
+        self.writes += writes
+        return len(self.writes)
+
+    @property
+    def seen(self) -> dict[str, Provenance]:
+        return {each.digest: each.provenance for each in self.writes if isinstance(each, ProvenanceSeen)}
+
+
+@pytest.fixture
+def kept() -> Kept:
+    return Kept()
+
+
+@pytest.fixture
+def desk(kept: Kept) -> Any:
+    one = ProvenanceDesk(kept, read_host(), "9.9", largest_hashed=1 << 20)  # type: ignore[arg-type]
+    yield one
+    one.close()
+
+
+def job(*argv: str, cwd: str = "/", **more: Any) -> Job:
+    env = {"PATH": os.environ["PATH"]}
+    return Job(uuid=new_uuid(), argv=argv, created_at_us=1, cwd=cwd, env=env, **more)
+
+
+def ended(one: Job) -> Record:
+    return Record(status=Status.SUCCESS, job=one, attempt=_ATTEMPT, outcome=_OUTCOME)
+
+
+def test_jobs_of_one_kind_share_a_look(desk: ProvenanceDesk, kept: Kept) -> None:
+    first = job("true", "1")
+    assert desk.begin(first) == ""
+    attempt = desk.complete(ended(first)).attempt
+    assert attempt is not None
+    later = {desk.begin(job("true", str(number))) for number in range(50)}
+    assert later == {attempt.provenance}
+    assert list(kept.seen) == [attempt.provenance]
+    assert kept.seen[attempt.provenance].versions == {"joblens": "9.9"}
+
+
+def test_what_is_known_later_than_its_start_is_written_then(desk: ProvenanceDesk, kept: Kept) -> None:
+    one = job("true")
+    desk.begin(one)
+    desk.follow(one.uuid, _ATTEMPT)
+    wait_until(lambda: any(isinstance(each, JobStarted) for each in kept.writes), what="the attempt again")
+    seen, again = kept.writes
+    assert isinstance(seen, ProvenanceSeen)
+    assert again == JobStarted(one.uuid, replace(_ATTEMPT, provenance=seen.digest))
+
+
+def test_ends_wait_for_a_slow_look_once_and_go_on_with_what_is_known(
+    desk: ProvenanceDesk, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = threading.Event()
+    whole = ProvenanceParts.look
+
+    def look(self: ProvenanceParts, kind: Any, **more: Any) -> Any:
+        found, _, _ = whole(self, kind, **more)
+        return replace(found, unknown={"changes": NOT_ANSWERED}), object(), "root"
+
+    def with_changes(_self: ProvenanceParts, found: Provenance, _question: Any, _root: str) -> Provenance:
+        slow.wait(30)
+        return replace(found, unknown={})
+
+    monkeypatch.setattr(ProvenanceParts, "look", look)
+    monkeypatch.setattr(ProvenanceParts, "with_changes", with_changes)
+    jobs = [job("true") for _ in range(200)]
+    for one in jobs:
+        desk.begin(one)
+    wait_until(lambda: desk._looks and next(iter(desk._looks.values())).partial, what="the first half")
+    records = [desk.complete(ended(one)) for one in jobs]  # each a tenth of a second would be too much
+    digests = {record.attempt.provenance for record in records if record.attempt}
+    assert desk._patience_s <= 0
+    assert [kept.seen[digest].unknown for digest in digests] == [{"changes": NOT_ANSWERED}]
+    slow.set()
+
+
+def programs_of(kept: Kept, record: Record) -> dict[str, str]:
+    assert record.attempt is not None
+    return {
+        os.path.basename(each.path): each.sha256 for each in kept.seen[record.attempt.provenance].programs
+    }
+
+
+def test_a_program_that_was_changed_in_between_is_looked_at_again(
+    desk: ProvenanceDesk, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "_patience_s", 30.0)
+    script = tmp_path / "s.sh"
+    found = []
+    for text in ("one", "another"):
+        script.write_text(f"echo {text}\n")
+        os.utime(script, ns=(1, len(text)))
+        one = job("sh", "s.sh", cwd=str(tmp_path))
+        digest = desk.begin(one)
+        record = desk.complete(ended(one))
+        assert record.attempt is not None
+        found.append(programs_of(kept, record)["s.sh"])
+        assert not digest
+    assert found == [hashlib.sha256(text).hexdigest() for text in (b"echo one\n", b"echo another\n")]
+
+
+def test_a_program_that_was_changed_after_the_start_is_not_taken_for_what_ran(tmp_path: Path) -> None:
+    script = tmp_path / "s.sh"
+    script.write_text("true\n")
+    kind = CommandKind(str(tmp_path), ("sh", "s.sh"), os.environ["PATH"])
+    parts = ProvenanceParts(read_host(), "9.9", ())
+    mtime_ns = script.stat().st_mtime_ns
+    later, _, _ = parts.look(kind, started_at_ns=mtime_ns - 1)
+    assert later.programs[1].sha256 == ""
+    assert "was changed after the job had started" in later.unknown["programs"]
+    before, _, _ = parts.look(kind, started_at_ns=mtime_ns)
+    assert before.programs[1].sha256
+    assert "programs" not in before.unknown
+
+
+def test_a_commit_in_between_is_seen(
+    desk: ProvenanceDesk, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "_patience_s", 30.0)
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=ada", "-c", "user.email=ada@example.org")
+    subprocess.run([*git, "init", "-q"], check=True)
+    commits = []
+    for number in range(3):
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", str(number)], check=True)
+        one = job("true", cwd=str(tmp_path))
+        desk.begin(one)
+        attempt = desk.complete(ended(one)).attempt
+        assert attempt is not None
+        code = kept.seen[attempt.provenance].code
+        assert code is not None
+        commits.append(code.commit)
+    words = [*git, "rev-list", "--reverse", "HEAD"]
+    assert commits == subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_changes_of_a_program_that_git_knows_are_seen_at_once(
+    desk: ProvenanceDesk, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "_patience_s", 30.0)
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=ada", "-c", "user.email=ada@example.org")
+    script = tmp_path / "s.sh"
+    script.write_text("true\n")
+    for words in (["init", "-q"], ["add", "s.sh"], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+    dirty = []
+    for text in ("true\n", "true again\n"):
+        script.write_text(text)
+        one = job("sh", "s.sh", cwd=str(tmp_path))
+        desk.begin(one)
+        attempt = desk.complete(ended(one)).attempt
+        assert attempt is not None
+        code = kept.seen[attempt.provenance].code
+        assert code is not None
+        dirty.append(code.is_dirty)
+    assert dirty == [False, True]
+
+
+def test_a_repository_is_not_asked_where_it_would_run_programs(tmp_path: Path) -> None:
+    git, ran = ("git", "-C", str(tmp_path)), tmp_path / "ran"
+    file = tmp_path / "a.txt"
+    file.write_text("1\n")
+    (tmp_path / ".gitattributes").write_text("*.txt filter=mine\n")
+    person = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
+    for words in (["init", "-q"], ["add", "."], [*person, "commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+    subprocess.run([*git, "config", "filter.mine.clean", f"sh -c 'touch {ran}; cat'"], check=True)
+    file.write_text("2\n")
+    kind = CommandKind(str(tmp_path), ("true",), os.environ["PATH"])
+    parts = ProvenanceParts(read_host(), "9.9", ())
+    found, question, root = parts.look(kind)
+    if question is not None:
+        found = parts.with_changes(found, question, root)
+    assert not ran.exists()
+    assert found.code is not None
+    assert (found.code.is_dirty, found.unknown["changes"]) == (None, FILTERS)
+
+
+def test_a_script_in_the_name_of_python_is_none(tmp_path: Path) -> None:
+    shim = tmp_path / "python3"
+    shim.write_text("#!/bin/sh\nexec true\n")
+    shim.chmod(0o755)
+    kind = CommandKind(str(tmp_path), ("python3",), str(tmp_path))
+    found, _, _ = ProvenanceParts(read_host(), "9.9", ()).look(kind)
+    assert found.versions == {"joblens": "9.9"}
+    assert "is a script" in found.unknown["versions"]
+    assert found.programs[0].version == ""
+
+
+def test_lines_of_a_workflow_are_read_by_bash(
+    desk: ProvenanceDesk, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "_patience_s", 30.0)
+    found: list[str] = []
+    for link in (RunLink("r", 0), None):
+        one = job("true; true", is_shell=True, run=link)
+        desk.begin(one)
+        found += programs_of(kept, desk.complete(ended(one)))
+    assert found == ["bash", "sh"]
+
+
+def test_too_many_kinds_are_not_told_apart(
+    desk: ProvenanceDesk, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance_desk, "_MOST_KINDS", 3)
+    monkeypatch.setattr(desk, "_patience_s", 30.0)
+    jobs = []
+    for number in range(6):
+        script = tmp_path / f"script{number}"
+        script.write_text(f"#!/bin/sh\nexit {number}\n")
+        script.chmod(0o755)
+        jobs.append(job(str(script)))
+    for one in jobs:
+        desk.begin(one)
+    records = [desk.complete(ended(one)) for one in jobs]
+    digests = [record.attempt.provenance for record in records if record.attempt]
+    assert len(set(digests[:3])) == 3
+    assert len(set(digests[3:])) == 1
+    assert kept.seen[digests[-1]].unknown["programs"] == TOO_MANY
+
+
+def test_inputs_that_changed_before_they_were_read_are_not_hashed(
+    desk: ProvenanceDesk, tmp_path: Path
+) -> None:
+    path = tmp_path / "in"
+    path.write_text("abc")
+    found = path.stat()
+    good = FileStamp("in", found.st_size, found.st_mtime_ns)
+    stale = FileStamp(str(path), found.st_size, found.st_mtime_ns - 1)
+    gone = FileStamp("nobody")
+    one = job("cat", "in", cwd=str(tmp_path), inputs=(good, stale, gone))
+    desk.begin(one)
+    record = desk.complete(ended(one))
+    assert [bool(each.digest) for each in record.inputs] == [True, False, False]
+
+
+def test_words_that_a_job_of_a_workflow_names_are_not_its_outputs(
+    desk: ProvenanceDesk, tmp_path: Path
+) -> None:
+    (tmp_path / "made").write_text("new")
+    single = job("touch", "made", cwd=str(tmp_path))
+    planned = job("touch", "made", cwd=str(tmp_path), run=RunLink("r", 0))
+    outcomes = [desk.complete(ended(one)).outcome for one in (single, planned)]
+    assert [[each.path for each in one.outputs] for one in outcomes if one] == [["made"], []]
+
+
+def test_a_job_that_never_began_is_let_go(desk: ProvenanceDesk) -> None:
+    one = job("true")
+    desk.begin(one)
+    record = Record(status=Status.ERROR, job=one, outcome=_OUTCOME)
+    assert desk.complete(record) is record
+    assert desk._asked == {}

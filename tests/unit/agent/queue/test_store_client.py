@@ -1,0 +1,62 @@
+"""Questions to the store, in order, on a thread of their own."""
+
+from typing import Any, cast
+
+from joblens.agent.queue.store_client import TicketDesk
+from joblens.agent.queue.store_watch import StoreWatch
+from joblens.agent.runtime.loop import Loop
+from joblens.model.errors import StoreError
+from joblens.ports.deliveries import Deliveries
+from tests.conftest import wait_until
+
+NOBODY = cast("Deliveries", None)  # these questions ask nothing of it
+
+
+def open_desk(loop: Loop, watch: StoreWatch | None = None) -> TicketDesk:
+    return TicketDesk(NOBODY, loop, lambda _: None, watch)
+
+
+def test_a_store_that_does_not_answer_is_not_asked_for_long_at_the_end() -> None:
+    asked: list[int] = []
+
+    def question(number: int) -> Any:
+        def ask(_: Deliveries) -> None:
+            asked.append(number)
+            raise StoreError("it hangs")
+
+        return ask
+
+    desk = open_desk(Loop())
+    for number in range(20):
+        desk.ask(question(number), lambda _: None)
+    desk.close()  # before the first was answered
+    desk.start()
+    desk.close()
+    assert asked == [0, 1]
+
+
+def test_all_that_was_asked_is_answered_before_the_end() -> None:
+    loop, answers = Loop(), list[int]()
+    desk = open_desk(loop)
+    for number in range(20):
+        desk.ask(lambda _, number=number: number, answers.append)  # type: ignore[misc]
+    desk.start()
+    desk.close()
+    loop.run_once()
+    assert answers == list(range(20))
+
+
+def test_who_watches_the_store_hears_that_it_is_away() -> None:
+    watch = StoreWatch(1.0, 0.5)
+    for at_us in (0, 500_000, 1_000_000, 1_500_000):
+        watch.answered(at_us)
+    assert watch.may_judge
+
+    def fail(_: Deliveries) -> None:
+        raise StoreError("it is away")
+
+    desk = open_desk(Loop(), watch)
+    desk.ask(fail, lambda _: None)
+    desk.start()
+    wait_until(lambda: not watch.may_judge, what="the watch to hear of it")
+    desk.close()

@@ -1,0 +1,70 @@
+"""Before a run is over its driver asks for added jobs, for a while where the store is away."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from joblens.agent.runs.added_jobs import JobsQuestion
+from joblens.agent.runs.facts import RunFacts
+
+
+class Facts:
+    """A store that is away for so many questions."""
+
+    def __init__(self, away: int) -> None:
+        self.away = away
+        self.asked = 0
+
+    def fetch(self, then: Callable[[list[Any]], None], otherwise: Callable[[], None]) -> None:
+        self.asked += 1
+        if self.asked <= self.away:
+            otherwise()
+        else:
+            then(["news"])
+
+
+def question(away: int, *, may_wait: bool = True) -> tuple[JobsQuestion, Facts, list[Any]]:
+    facts, told = Facts(away), list[Any]()
+    asking = JobsQuestion(
+        cast(RunFacts, facts), told.extend, lambda: told.append("answered"), lambda: may_wait
+    )
+    return asking, facts, told
+
+
+def test_news_come_before_the_answer() -> None:
+    asking, _, told = question(0)
+    asking.ask()
+    assert told == ["news", "answered"]
+    assert asking.next_wake_s is None
+
+
+def test_a_store_that_is_away_is_asked_until_it_answers() -> None:
+    asking, facts, told = question(2)
+    asking.ask()
+    for _ in range(2):
+        assert told == []
+        due_s = asking.next_wake_s
+        assert due_s is not None
+        asking.wake(due_s - 0.5)
+        asking.wake(due_s)
+    assert told == ["news", "answered"]
+    assert facts.asked == 3
+
+
+def test_a_run_to_which_no_job_adds_others_does_not_wait_for_the_store() -> None:
+    asking, _, told = question(1, may_wait=False)
+    asking.ask()
+    assert told == ["answered"]
+
+
+def test_a_store_that_stays_away_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr("joblens.agent.runs.added_jobs.time.monotonic", lambda: now_s[0])
+    asking, facts, told = question(10_000)
+    asking.ask()
+    while asking.next_wake_s is not None:
+        now_s[0] = asking.next_wake_s
+        asking.wake(now_s[0])
+    assert told == ["answered"]
+    assert 50 <= facts.asked <= 70

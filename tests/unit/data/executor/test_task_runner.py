@@ -1,0 +1,145 @@
+"""Who is tried again, how often, and who hears of it; the pool is a list of answers."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from joblens.data.base.tasks import Ended, Failed, Happened, Lost, Message, RunStage, Task
+from joblens.data.base.worker_events import event
+from joblens.data.executor.task_runner import GaveUp, Stopped, TaskRunner
+from joblens.model.recipes.event import EventType, RecipeEvent
+from joblens.model.recipes.recipe import Partition
+
+Answer = Callable[[Task, int], Message]
+
+
+class ScriptedPool:
+    def __init__(self, width: int, answer: Answer) -> None:
+        self.width = width
+        self.most_at_once = 0
+        self._answer = answer
+        self._tries: dict[str, int] = {}
+        self._running: list[Task] = []
+
+    def submit(self, task: Task) -> None:
+        self._running.append(task)
+        self.most_at_once = max(self.most_at_once, len(self._running))
+
+    def messages(self, timeout_s: float) -> Sequence[Message]:
+        found = []
+        for task in self._running[:1]:
+            self._running.remove(task)
+            tries = self._tries[task.id] = self._tries.get(task.id, 0) + 1
+            found.append(self._answer(task, tries))
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+def partition_task(number: int) -> RunStage:
+    return RunStage(f"t{number}", Partition(id=number, slices=(), size_bytes=1), 0)
+
+
+def run(
+    pool: ScriptedPool, count: int = 3, *, max_retries: int = 1, stop: Callable[[], int | None] = lambda: None
+) -> tuple[dict[str, Ended | GaveUp], list[RecipeEvent]]:
+    logged: list[RecipeEvent] = []
+    runner = TaskRunner(pool, logged.extend, stop, max_retries=max_retries)
+    return runner.run([partition_task(number) for number in range(count)]), logged
+
+
+def test_all_tasks_end_and_no_more_run_at_once_than_the_pool_is_wide() -> None:
+    pool = ScriptedPool(2, lambda task, tries: Ended(task.id, {"n": task.id}))
+    results, logged = run(pool, 5)
+    assert results == {f"t{n}": Ended(f"t{n}", {"n": f"t{n}"}) for n in range(5)}
+    assert pool.most_at_once == 2
+    assert logged == []
+
+
+def test_a_task_whose_worker_is_lost_is_tried_again_with_its_attempt() -> None:
+    seen: list[int] = []
+
+    def answer(task: Task, tries: int) -> Message:
+        assert isinstance(task, RunStage)
+        if task.id == "t1":
+            seen.append(task.attempt)
+        return Lost(task.id, "gone") if task.id == "t1" and tries == 1 else Ended(task.id)
+
+    results, logged = run(ScriptedPool(2, answer))
+    assert all(isinstance(each, Ended) for each in results.values())
+    assert seen == [0, 1]
+    assert [(each.event_type, each.partition_id, each.retry_count) for each in logged] == [
+        ("partition_retry", 1, 1)
+    ]
+
+
+def test_a_task_that_fails_once_too_often_is_given_up() -> None:
+    def answer(task: Task, tries: int) -> Message:
+        return Lost(task.id, "gone") if task.id == "t0" else Ended(task.id)
+
+    results, logged = run(ScriptedPool(1, answer), max_retries=1)
+    lost = results["t0"]
+    assert isinstance(lost, GaveUp)
+    assert (lost.error_type, lost.error_message, lost.tries) == ("WorkerLost", "partition 0: gone", 2)
+    assert lost.started_at is not None
+    assert isinstance(results["t1"], Ended)
+    assert len(logged) == 1
+
+
+def test_what_cannot_change_is_not_tried_again() -> None:
+    def answer(task: Task, tries: int) -> Message:
+        return Failed(task.id, "BadRow", "line 3", "trace", is_final=True)
+
+    results, logged = run(ScriptedPool(1, answer), 1, max_retries=5)
+    how = results["t0"]
+    assert isinstance(how, GaveUp)
+    assert (how.error_type, how.error_message, how.stack_trace, how.tries) == ("BadRow", "line 3", "trace", 1)
+    assert logged == []
+
+
+def test_events_go_to_the_log_before_their_task_ends() -> None:
+    happened = event(EventType.OP_START, partition_id=0)
+
+    class Talking(ScriptedPool):
+        def messages(self, timeout_s: float) -> Sequence[Message]:
+            return [Happened("t0", happened), *super().messages(timeout_s)]
+
+    _, logged = run(Talking(1, lambda task, tries: Ended(task.id)), 1)
+    assert logged == [happened]
+
+
+def test_somebody_who_wants_it_stopped_is_heard_while_tasks_run() -> None:
+    pool = ScriptedPool(1, lambda task, tries: Ended(task.id))
+    with pytest.raises(Stopped) as stopped:
+        run(pool, 3, stop=lambda: 15)
+    assert stopped.value.signal_number == 15
+
+
+def test_a_lost_worker_is_told_with_what_it_was_doing() -> None:
+    class Telling(ScriptedPool):
+        def messages(self, timeout_s: float) -> Sequence[Message]:
+            start = event(EventType.OP_START, partition_id=0, operation_idx=2, operation_name="words_filter")
+            told = [Happened(task.id, start) for task in self._running[:1]]
+            return [*told, *super().messages(timeout_s)]
+
+    pool = Telling(1, lambda task, tries: Lost(task.id, "worker 7 was killed"))
+    results, logged = run(pool, 1, max_retries=0)
+    gave_up = results["t0"]
+    assert [each.event_type for each in logged] == ["op_start", "op_failed"]
+    assert isinstance(gave_up, GaveUp)
+    assert gave_up.error_message == "partition 0, operator 2 words_filter: worker 7 was killed"
+
+
+def test_a_task_that_ran_out_of_memory_is_tried_again_with_less_at_once_and_told_what_to_do() -> None:
+    pool = ScriptedPool(4, lambda task, tries: Lost(task.id, "out of memory", is_out_of_memory=True))
+    logged: list[RecipeEvent] = []
+    runner = TaskRunner(pool, logged.extend, lambda: None, max_retries=1)
+    results = runner.run([partition_task(0), partition_task(1)])
+    assert pool.most_at_once == 2
+    pool.most_at_once = 0
+    assert all(isinstance(each, GaveUp) and each.error_type == "OutOfMemory" for each in results.values())
+    assert all("smaller partitions" in each.error_message for each in results.values())  # type: ignore[union-attr]
+    assert logged[0].error_message == "partition 0: out of memory"
+    runner.run([partition_task(number) for number in range(2, 5)])
+    assert pool.most_at_once == 1

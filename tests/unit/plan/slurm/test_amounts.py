@@ -1,0 +1,74 @@
+"""Times, memory and generic resources as sbatch writes them."""
+
+import pytest
+
+from joblens.model.errors import InputError
+from joblens.model.values.units import GIB, MIB
+from joblens.plan.slurm.amounts import (
+    format_memory,
+    format_walltime,
+    gpus_in,
+    parse_memory,
+    parse_walltime,
+    with_gpus,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 5400),
+        ("90:30", 5430),
+        ("01:30:00", 5400),
+        ("2-12", 216000),
+        ("2-12:30", 217800),
+        ("1-00:00:01", 86401),
+    ],
+)
+def test_every_way_to_write_a_walltime_is_read_as_sbatch_does(text: str, seconds: float) -> None:
+    assert parse_walltime(text) == seconds
+
+
+def test_no_limit_is_none() -> None:
+    assert parse_walltime("UNLIMITED") is None
+
+
+def test_what_is_no_walltime_is_refused_with_a_way_to_write_it() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_walltime("1h")
+    assert "HOURS:MINUTES:SECONDS" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1, "00:01:00"), (61, "00:02:00"), (3600, "01:00:00"), (86400, "1-00:00:00"), (90061, "1-01:02:00")],
+)
+def test_walltimes_are_whole_minutes_rounded_up(seconds: float, text: str) -> None:
+    assert format_walltime(seconds) == text
+    assert (parse_walltime(text) or 0) >= seconds
+
+
+def test_bare_memory_is_mebibytes() -> None:
+    assert parse_memory("4000") == 4000 * MIB
+    assert parse_memory("180G") == 180 * GIB
+    assert parse_memory("512k") == 512 * 1024
+
+
+def test_memory_is_rounded_up_to_whole_mebibytes() -> None:
+    assert format_memory(GIB + 1) == "1025M"
+    assert format_memory(1) == "1M"
+
+
+@pytest.mark.parametrize(
+    ("gres", "count"),
+    [("gpu:2", 2), ("gpu:a100:4(S:0-1)", 4), ("gpu", 1), ("shard:4,gpu:1", 1), ("(null)", 0), ("", 0)],
+)
+def test_gpus_are_counted_among_generic_resources(gres: str, count: int) -> None:
+    assert gpus_in(gres) == count
+
+
+def test_a_job_gets_its_own_number_of_gpus_of_the_kind_that_was_written() -> None:
+    assert with_gpus("gpu:a100:4,shard:2", 1) == "gpu:a100:1,shard:2"
+    assert with_gpus("gpu:4", 2) == "gpu:2"
+    assert with_gpus("", 2) == "gpu:2"
+    assert with_gpus("gpu:4", 0) == ""

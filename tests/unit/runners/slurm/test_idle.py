@@ -1,0 +1,43 @@
+from joblens.model.clusters.placing import Placed, PlaceState
+from joblens.model.jobs.job import Placement
+from joblens.runners.slurm.allocations import LivePlace
+from joblens.runners.slurm.idle import IdleAllocations
+
+WIDE = ("wide", "any")
+
+
+def place(state: PlaceState, *, queues: tuple[str, ...] = (), reason: str = "") -> LivePlace:
+    placed = Placed(placement=Placement(engine="slurm", is_allocation=bool(queues)))
+    return LivePlace(placed, queues=queues, state=state, told=("", reason))
+
+
+def allocation(*queues: str) -> LivePlace:
+    return place(PlaceState.RUNNING, queues=queues or WIDE)
+
+
+def waiting(reason: str = "Resources") -> LivePlace:
+    return place(PlaceState.WAITING, reason=reason)
+
+
+def test_one_without_work_leaves_for_a_job_that_waits_for_nodes() -> None:
+    idle, live = IdleAllocations(), {"1": allocation(), "2": waiting()}
+    assert idle.to_end(live, ["other"], 10.0) == []  # more of its kind may be on the way
+    assert idle.to_end(live, ["other"], 12.0) == ["1"]
+    assert idle.to_end(live, ["other"], 20.0) == []  # it has been told
+
+
+def test_one_that_may_get_work_from_any_of_its_queues_stays() -> None:
+    idle, live = IdleAllocations(), {"1": allocation(), "2": waiting()}
+    for now_s in (10.0, 20.0):
+        assert idle.to_end(live, ["any"], now_s) == []
+    assert idle.to_end(live, [], 21.0) == []
+    assert idle.to_end(live, ["wide"], 22.0) == []  # and was not idle all the time
+    assert idle.to_end(live, [], 23.5) == []
+
+
+def test_one_stays_while_nobody_waits_for_what_it_has() -> None:
+    idle = IdleAllocations()
+    for reason in ("", "Dependency", "JobHeldUser", "BeginTime"):
+        assert idle.to_end({"1": allocation(), "2": waiting(reason)}, [], 10.0) == []
+        assert idle.to_end({"1": allocation(), "2": waiting(reason)}, [], 20.0) == []
+    assert idle.to_end({"1": allocation(), "2": waiting("QOSMaxCpuPerUserLimit")}, [], 30.0) == ["1"]
