@@ -24,7 +24,7 @@ from msgspec.structs import replace
 import joblens
 from joblens.app.jobs.preparation import prepare
 from joblens.app.jobs.results import Result
-from joblens.app.jobs.sequential import OneByOne
+from joblens.app.jobs.sequential import SequentialRunner
 from joblens.app.queue.tools import find_tool, missing_for, placed, request_of, tool_request
 from joblens.app.wiring.bench_system import disturbances, system_info
 from joblens.app.wiring.drivers import open_store
@@ -108,7 +108,7 @@ def main() -> None:
     machine = _machine()  # before it is busy with this
     with tempfile.TemporaryDirectory(prefix="joblens-tools-") as folder, _docker(folder) as inside:
         settings = load_settings(overrides={"store.url": f"{folder}/store.db"}).settings
-        with OneByOne(settings) as jobs:
+        with SequentialRunner(settings) as jobs:
             cases = [case for case in CASES if _is_there(case)]
             measured = [_measure(case, jobs, settings, given.runs, inside) for case in cases]
         given.output.write_text(_page(measured, given.runs, machine), encoding="utf-8")
@@ -146,7 +146,7 @@ def _is_there(case: Case) -> bool:
 
 
 def _measure(
-    case: Case, jobs: OneByOne, settings: Settings, runs: int, inside: ContainerJob | None
+    case: Case, jobs: SequentialRunner, settings: Settings, runs: int, inside: ContainerJob | None
 ) -> Measured:
     def run(container: ContainerJob | None) -> Result:
         planned = tool_request(

@@ -140,18 +140,18 @@ print(time.perf_counter() - start)
 _LOAD = """
 import sys, time
 from joblens.app.workflows.loading import load_spec
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.schedule import Schedule
 start = time.perf_counter()
 loaded = load_spec(sys.argv[1])
-schedule = Schedule(loaded.plan, Offer(cpus=2, memory_bytes=1 << 34))
+schedule = Schedule(loaded.plan, RunCapacity(cpus=2, memory_bytes=1 << 34))
 schedule.begin(0.0)
 print(time.perf_counter() - start)
 """
 _SIZE = """
 import ctypes, gc, os, sys
 from joblens.app.workflows.loading import load_spec
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.schedule import Schedule
 
 def resident() -> int:
@@ -162,7 +162,7 @@ def resident() -> int:
 small = load_spec(sys.argv[2])  # everything is imported
 before = resident()
 plan = load_spec(sys.argv[1]).plan
-schedule = Schedule(plan, Offer(cpus=2, memory_bytes=1 << 34))
+schedule = Schedule(plan, RunCapacity(cpus=2, memory_bytes=1 << 34))
 schedule.begin(0.0)
 text = sum(len(job.name) + len(job.command) for job in plan.jobs)
 print((resident() - before - text) / len(plan.jobs))

@@ -16,7 +16,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from joblens.app.clusters import engine as cluster_engine
-from joblens.model.clusters.placing import Parcel, Placed, PlaceNews, PlaceState, Room
+from joblens.model.clusters.placing import AllocationEvent, NodeCapacity, Placed, PlacementRequest, PlaceState
 from joblens.model.clusters.preview import JOB, ClusterPreview, PlannedRequest, PreviewStep
 from joblens.model.errors import PlacingError, PlanError
 from joblens.model.jobs.job import Placement
@@ -24,7 +24,7 @@ from joblens.model.runs.fitting import Lack, more_than_there_is
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import RunOptions
 from joblens.model.settings import Settings
-from joblens.ports.hiring import HireDesk
+from joblens.ports.pilot_workers import WorkerConfigWriter
 from joblens.probes.proc.proc_files import parse_stat
 
 
@@ -36,7 +36,7 @@ class LocalPlacer:
         plan: Plan,
         options: RunOptions,
         settings: Settings,
-        desk: HireDesk,
+        desk: WorkerConfigWriter,
         warn: Callable[[str], None],
     ) -> None:
         self._desk = desk
@@ -48,7 +48,7 @@ class LocalPlacer:
         self._live: dict[str, Placed] = {}
         self._ran: set[str] = set()
 
-    def check(self, parcels: Sequence[Parcel]) -> None:
+    def check(self, parcels: Sequence[PlacementRequest]) -> None:
         have = len(self._gpus)
         lacks = [
             Lack(one.name, "gpus", one.requirements.gpus, have)
@@ -67,7 +67,7 @@ class LocalPlacer:
         ]
         return ClusterPreview(engine=self.engine, where="this machine", requests=tuple(requests))
 
-    def place(self, parcels: Sequence[Parcel]) -> list[Placed]:
+    def place(self, parcels: Sequence[PlacementRequest]) -> list[Placed]:
         self._fail_while_away()
         refused = [one for one in parcels if one.name.startswith("refused")]
         if refused:
@@ -122,7 +122,7 @@ class LocalPlacer:
     def withdraw(self, uuids: Sequence[str]) -> None:
         pass  # it begins at once, finds no ticket, and leaves
 
-    def look(self) -> list[PlaceNews]:
+    def look(self) -> list[AllocationEvent]:
         self._fail_while_away()
         news = []
         for job_id, placed in list(self._live.items()):
@@ -130,10 +130,12 @@ class LocalPlacer:
             if ended is not None:
                 del self._live[job_id]
                 state = PlaceState.ENDED if ended == 0 else PlaceState.GONE
-                news.append(PlaceNews(job_id=job_id, state=state, word=f"exit {ended}", uuids=placed.uuids))
+                news.append(
+                    AllocationEvent(job_id=job_id, state=state, word=f"exit {ended}", uuids=placed.uuids)
+                )
             elif job_id not in self._ran:
                 self._ran.add(job_id)
-                news.append(PlaceNews(job_id=job_id, state=PlaceState.RUNNING, word="RUNNING"))
+                news.append(AllocationEvent(job_id=job_id, state=PlaceState.RUNNING, word="RUNNING"))
         return news
 
     def _ended(self, job_id: str) -> int | None:
@@ -146,7 +148,7 @@ class LocalPlacer:
         except OSError:
             return 0
 
-    def room(self) -> Room | None:
+    def room(self) -> NodeCapacity | None:
         return None
 
     def close(self, *, is_over: bool) -> None:

@@ -26,7 +26,7 @@ from tests.servers import RabbitServer, RedisServer
 BROKERS = ["redis", "rabbitmq", "folder"]
 
 
-class Ear:
+class NodeListener:
     """A worker that writes down what it hears, and settles it at once unless it `holds`."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Ear:
     def _has_connected(self) -> None:
         self.connections += 1
 
-    def open(self) -> "Ear":
+    def open(self) -> "NodeListener":
         self.thread.start()
         wait_until(lambda: self.connections, what="a connection to the broker")
         return self
@@ -70,15 +70,15 @@ class Desk:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.queue = f"test-{uuid.uuid4().hex[:10]}"
-        self._ears: list[Ear] = []
+        self._ears: list[NodeListener] = []
         self._bells: list[CeleryBell] = []
 
     def bell(self) -> CeleryBell:
         self._bells.append(CeleryBell(self.broker))
         return self._bells[-1]
 
-    def ear(self, *queues: str, concurrency: int = 2, holds: bool = False) -> Ear:
-        one = Ear(self.broker, queues or (self.queue,), concurrency=concurrency, holds=holds)
+    def ear(self, *queues: str, concurrency: int = 2, holds: bool = False) -> NodeListener:
+        one = NodeListener(self.broker, queues or (self.queue,), concurrency=concurrency, holds=holds)
         self._ears.append(one)
         return one.open()
 
@@ -343,7 +343,7 @@ def test_hearing_and_ringing_go_on_after_the_broker_was_away(
 
 
 def test_a_worker_that_waits_for_its_broker_can_be_stopped(redis_server: RedisServer) -> None:
-    ear = Ear(parse_broker(redis_server.url, ""), ("default",))
+    ear = NodeListener(parse_broker(redis_server.url, ""), ("default",))
     redis_server.stop()
     ear.thread.start()
     wait_until(lambda: ear.losses, what="the first attempt")

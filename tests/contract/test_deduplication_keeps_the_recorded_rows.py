@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from joblens.data.base.operator import GlobalOperator, Signatures, Surroundings
+from joblens.data.base.operator import GlobalOperator, OperatorContext, Signatures
 from joblens.data.registry import lookup as registry
 from joblens.model.recipes.recipe import OperatorCall
 
@@ -43,7 +43,7 @@ def in_file(batch: Any, path: Path) -> Any:
 
 
 def made(name: str, params: dict[str, Any]) -> GlobalOperator:
-    operator = registry.make(OperatorCall(index=0, name=name, params=params), Surroundings())
+    operator = registry.make(OperatorCall(index=0, name=name, params=params), OperatorContext())
     operator.check()
     assert isinstance(operator, GlobalOperator)
     return operator

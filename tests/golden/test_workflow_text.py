@@ -3,7 +3,7 @@
 from joblens.app.workflows.expanding import expanded_workflow
 from joblens.app.workflows.loading import load_spec
 from joblens.app.workflows.spec_check import check_spec
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.model.runs.run import JobState
 from joblens.views.graph.drawing import Drawing, Grouping, drawing_of
 from joblens.views.graph.svg import render_svg
@@ -14,7 +14,7 @@ from tests.conftest import REPOSITORY
 from tests.golden.golden import same_as_golden, same_text
 
 RAIN = str(REPOSITORY / "tests" / "fixtures" / "specs" / "rain.yaml")
-SMALL_OFFER = Offer(cpus=1.0, memory_bytes=256 << 20)
+SMALL_OFFER = RunCapacity(cpus=1.0, memory_bytes=256 << 20)
 
 
 def rain(*, in_a_run: bool = False, months: str = "1:12", grouping: Grouping = Grouping.ENTRY) -> Drawing:

@@ -23,7 +23,7 @@ from joblens.data.executor.coordinator import Coordinator
 from joblens.data.executor.job_run import JobRun, StepsTold
 from joblens.data.executor.job_summary import JobSummary
 from joblens.data.executor.local_pool import LocalPool
-from joblens.data.partition.worker_context import Workshop
+from joblens.data.partition.worker_context import WorkerContext
 from joblens.model.errors import JobIsRunning
 from joblens.model.recipes.event import RecipeEvent
 from joblens.model.settings import Settings
@@ -246,7 +246,7 @@ def test_the_end_of_a_job_is_told_although_its_events_could_not_be_written(
             raise OSError(28, "No space left on device")
         told.extend(event.event_type for event in events)
 
-    coordinator = Coordinator(Workshop(job), pool, log, lambda: None)
+    coordinator = Coordinator(WorkerContext(job), pool, log, lambda: None)
     end = JobRun(job, pool, log, StepsTold(summary)).run(coordinator, summary, is_resumed=False)
     assert (end.status, end.exit_code) == ("failed", 1)
     assert "no space left for" in end.error_message

@@ -10,7 +10,7 @@ import pytest
 
 import joblens
 from joblens.agent.slots.slot import Slot, SlotJob
-from joblens.app.wiring.owning import close_kit, open_kit
+from joblens.app.wiring.owning import close_context, open_context
 from joblens.app.wiring.settings import load_settings
 from joblens.model.jobs.job import Accounting, Job
 from joblens.model.values.ids import new_uuid
@@ -84,14 +84,14 @@ def test_each_job_of_a_slot_has_its_own_packets(store_path: Path) -> None:
 
 
 def test_a_slot_without_groups_says_why_there_is_no_number(store_path: Path, tmp_path: Path) -> None:
-    kit = open_kit(load_settings().settings, lambda _: None)
-    slot = Slot(kit, Accounting.PROCESS_TREE, str(tmp_path / "logs"), 1 << 20)
+    context = open_context(load_settings().settings, lambda _: None)
+    slot = Slot(context, Accounting.PROCESS_TREE, str(tmp_path / "logs"), 1 << 20)
     job = SlotJob(Job(uuid=new_uuid(), argv=("true",), created_at_us=0, cwd="/"), ("true",), {})
     slot.send([job])
     slot.begin(job, {})
     _, finished = slot.finish(slot.receive(), {})
     slot.close()
-    close_kit(kit)
+    close_context(context)
     assert finished.samples[-1].network_rx_bytes is None
     assert finished.origins.unknown["network_rx_bytes"] == NO_GROUP
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from joblens.runners.nodes.listener import NodeEar
+from joblens.runners.nodes.listener import SocketListener
 from joblens.runners.nodes.messages import (
     Bring,
     FromNode,
@@ -64,11 +64,11 @@ class Guest:
 
 
 @pytest.fixture
-def listening(tmp_path: Path) -> Iterator[tuple[NodeEar, Worker, str]]:
+def listening(tmp_path: Path) -> Iterator[tuple[SocketListener, Worker, str]]:
     folder = tmp_path / ("deep" * 30)  # longer than the kernel takes for a socket
     folder.mkdir()
     path, worker, there = str(folder / "socket"), Worker(), threading.Event()
-    ear = NodeEar(path)
+    ear = SocketListener(path)
     thread = threading.Thread(target=ear.run, args=(worker, there.set, lambda _: None))
     thread.start()
     assert there.wait(10)
@@ -80,7 +80,7 @@ def listening(tmp_path: Path) -> Iterator[tuple[NodeEar, Worker, str]]:
 
 
 def test_jobs_are_taken_with_their_room_and_the_room_goes_when_they_have_run(
-    listening: tuple[NodeEar, Worker, str],
+    listening: tuple[SocketListener, Worker, str],
 ) -> None:
     ear, worker, path = listening
     guest = Guest(path)
@@ -96,7 +96,7 @@ def test_jobs_are_taken_with_their_room_and_the_room_goes_when_they_have_run(
     guest.leave()
 
 
-def test_who_goes_away_leaves_no_job_behind(listening: tuple[NodeEar, Worker, str]) -> None:
+def test_who_goes_away_leaves_no_job_behind(listening: tuple[SocketListener, Worker, str]) -> None:
     ear, worker, path = listening
     stays, goes = Guest(path), Guest(path)
     stays.bring("a")
@@ -111,7 +111,7 @@ def test_who_goes_away_leaves_no_job_behind(listening: tuple[NodeEar, Worker, st
 
 
 def test_a_job_whose_files_are_sent_home_keeps_its_room_until_they_are_whole(
-    listening: tuple[NodeEar, Worker, str],
+    listening: tuple[SocketListener, Worker, str],
 ) -> None:
     ear, worker, path = listening
     guest = Guest(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.clusters.placing import Hire
+from joblens.model.clusters.placing import WorkerConfig
 from joblens.runners.nodes.hiring import HiringError, NodeHome, home_of, leave_home, reach_worker
 
 LISTENS = """
@@ -27,7 +27,7 @@ input()
 
 
 def hired(home: NodeHome, program: str) -> None:
-    reach_worker(home, Hire(store=""), ["python", "-c", program], dict(os.environ)).close()
+    reach_worker(home, WorkerConfig(store=""), ["python", "-c", program], dict(os.environ)).close()
 
 
 def test_a_worker_that_leaves_takes_its_folder_along_and_the_next_one_makes_it_anew(tmp_path: Path) -> None:

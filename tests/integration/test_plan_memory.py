@@ -16,7 +16,7 @@ MOST_BYTES = 1024
 _SIZE = """
 import ctypes, gc, os, sys
 from joblens.app.workflows.loading import load_spec
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.schedule import Schedule
 
 def resident() -> int:
@@ -27,7 +27,7 @@ def resident() -> int:
 load_spec(sys.argv[2])
 before = resident()
 loaded = load_spec(sys.argv[1])
-schedule = Schedule(loaded.plan, Offer(cpus=2, memory_bytes=1 << 34))
+schedule = Schedule(loaded.plan, RunCapacity(cpus=2, memory_bytes=1 << 34))
 schedule.begin(0.0)
 text = len(loaded.text) + sum(len(job.name) + len(job.command) for job in loaded.plan.jobs)
 print((resident() - before - text) / len(loaded.plan.jobs))

@@ -13,7 +13,7 @@ import pytest
 
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.sample import Sample
-from joblens.probes.proc.baselined import FromNowOn
+from joblens.probes.proc.baselined import BaselinedProbe
 from joblens.probes.proc.descriptors import DescriptorBudget
 from joblens.probes.proc.process_tree import ProcessTreeProbe
 
@@ -426,10 +426,10 @@ time.sleep(60)
     root.stdout.readline()
     code = f"""
 import json, os
-from joblens.probes.proc.baselined import FromNowOn
+from joblens.probes.proc.baselined import BaselinedProbe
 from joblens.probes.proc.process_tree import ProcessTreeProbe
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
-probe = FromNowOn(ProcessTreeProbe({root.pid}, include_root=True))
+probe = BaselinedProbe(ProcessTreeProbe({root.pid}, include_root=True))
 readings = [probe.read() for _ in range(7)]
 print(json.dumps([readings, probe.unknown, probe.descendants()]))
 """
@@ -458,7 +458,7 @@ class _HiddenAtFirst:
 
 
 def test_sums_that_could_not_be_read_at_first_are_not_told_later() -> None:
-    probe = FromNowOn(_HiddenAtFirst())
+    probe = BaselinedProbe(_HiddenAtFirst())
     probe.read()
     assert "io_write_bytes" not in probe.unknown
     assert probe.read() == {"cpu_total_usec": 2}

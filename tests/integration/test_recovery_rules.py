@@ -15,7 +15,7 @@ from joblens.agent.recovery.adopted import AdoptedJob
 from joblens.agent.recovery.settling import Seen
 from joblens.agent.runtime.owners import is_running, this_process
 from joblens.app.queue.recovering import recover_dead_owners
-from joblens.app.wiring.owning import close_kit, current_user, open_kit, open_recovery
+from joblens.app.wiring.owning import close_context, current_user, open_context, open_recovery
 from joblens.app.wiring.paths import spool_dir
 from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import StoreError
@@ -299,16 +299,16 @@ def test_the_last_sample_of_an_adopted_job_replaces_none_when_the_store_fails(
     before = [Sample(at_us=index, elapsed_us=index) for index in range(3)]
     store.apply([SamplesTaken(uuid, 0, tuple(before))])
     _leave_outcome(settings, uuid, ended_s_ago=1)
-    kit = open_kit(settings, lambda _: None)
+    context = open_context(settings, lambda _: None)
 
     def fail(_uuid: str) -> None:
         raise StoreError("no answer")
 
     ended: list[AdoptedJob] = []
     seen = Seen(store.samples(uuid))
-    monkeypatch.setattr(kit.recorder.store, "samples", fail)
-    AdoptedJob(store.find(uuid), seen, kit, open_recovery(kit, settings), ended.append).start()
-    kit.loop.run_until(lambda: bool(ended))
-    close_kit(kit)
+    monkeypatch.setattr(context.recorder.store, "samples", fail)
+    AdoptedJob(store.find(uuid), seen, context, open_recovery(context, settings), ended.append).start()
+    context.loop.run_until(lambda: bool(ended))
+    close_context(context)
     assert [index for index, _ in store.samples(uuid)] == [0, 1, 2, 3]
     assert [sample for _, sample in store.samples(uuid)][:3] == before

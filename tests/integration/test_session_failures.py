@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 import joblens
 from joblens.agent.launcher.launch import LaunchPlan
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.session.session import JobSession
 from joblens.agent.session.session_pool import SessionPool
 from joblens.agent.terminal.output import OutputFiles
 from joblens.app.jobs.preparation import PreparedJob, prepare
 from joblens.app.jobs.requests import Request
-from joblens.app.wiring.owning import close_kit, open_kit
+from joblens.app.wiring.owning import close_context, open_context
 from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import LaunchError, ProbeError
 from joblens.model.history import HistoryQuery
@@ -45,19 +45,19 @@ def nothing_left(store_path: Path, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def kit(store_path: Path) -> Iterator[Kit]:
-    kit = open_kit(load_settings().settings, lambda name: None, warn=pytest.fail)
-    yield kit
-    close_kit(kit)
+def context(store_path: Path) -> Iterator[AgentContext]:
+    context = open_context(load_settings().settings, lambda name: None, warn=pytest.fail)
+    yield context
+    close_context(context)
 
 
 def a_job(tmp_path: Path, *argv: str) -> PreparedJob:
     return prepare(Request(argv=argv, cwd=str(tmp_path)), load_settings().settings)
 
 
-def session_of(one: PreparedJob, kit: Kit, **more: Any) -> JobSession:
+def session_of(one: PreparedJob, context: AgentContext, **more: Any) -> JobSession:
     plan = LaunchPlan(argv=one.argv, env=one.env, cwd=one.cwd, stdio=("/dev/null", "/dev/null", "/dev/null"))
-    return JobSession(one.job, plan, kit, **more)
+    return JobSession(one.job, plan, context, **more)
 
 
 def stored(path: Path) -> list[Record]:
@@ -69,7 +69,7 @@ def stored(path: Path) -> list[Record]:
 
 
 def open_files() -> dict[str, str]:
-    """But for the one counter that a kit keeps from its first job on, which is opened beside the job."""
+    """But for the one counter that a context keeps from its first job on, which is opened beside the job."""
     found = all_open_files()
     counters = [number for number, link in found.items() if "perf_event" in link]
     return {number: link for number, link in found.items() if number not in counters[:1]}
@@ -91,17 +91,17 @@ def link_of(path: str) -> str:
 def test_a_job_that_cannot_be_written_down_runs_all_the_same(store_path: Path, tmp_path: Path) -> None:
     """And leaves no launcher and no group."""
     warnings: list[str] = []
-    kit = open_kit(load_settings().settings, lambda name: None, warn=warnings.append)
-    kit.recorder.read(lambda store: store.cancel_requests())  # opens it
-    kit.recorder.write([])
-    kit.recorder.put([])  # its thread
+    context = open_context(load_settings().settings, lambda name: None, warn=warnings.append)
+    context.recorder.read(lambda store: store.cancel_requests())  # opens it
+    context.recorder.write([])
+    context.recorder.put([])  # its thread
     before = open_files()
     one = a_job(tmp_path, "sh", "-c", "exit 6")
     session = session_of(
-        PreparedJob(replace(one.job, params={"x": object()}), one.argv, one.env, one.cwd), kit
+        PreparedJob(replace(one.job, params={"x": object()}), one.argv, one.env, one.cwd), context
     )
     session.start()
-    kit.loop.run_until(lambda: session.is_over)
+    context.loop.run_until(lambda: session.is_over)
     assert session.record.outcome is not None
     assert session.record.outcome.exit_code == 6
     assert "facts about jobs may be lost" in warnings[0]
@@ -109,34 +109,34 @@ def test_a_job_that_cannot_be_written_down_runs_all_the_same(store_path: Path, t
     assert open_files() == before
     assert session.record.attempt is not None
     assert [path for path in session.record.attempt.groups.values() if os.path.exists(path)] == []
-    close_kit(kit)
+    close_context(context)
 
 
 def test_a_fault_after_the_first_instruction_ends_the_job_and_its_record(
-    kit: Kit, tmp_path: Path, store_path: Path
+    context: AgentContext, tmp_path: Path, store_path: Path
 ) -> None:
     def fail(sample: Sample) -> None:
         raise RuntimeError("no room on the screen")
 
-    other = session_of(a_job(tmp_path, "sleep", "60"), kit, on_sample=fail)
-    session = session_of(a_job(tmp_path, "sleep", "60"), kit, on_sample=fail)
-    begin_in_vain(other, kit)  # opens what all jobs share
+    other = session_of(a_job(tmp_path, "sleep", "60"), context, on_sample=fail)
+    session = session_of(a_job(tmp_path, "sleep", "60"), context, on_sample=fail)
+    begin_in_vain(other, context)  # opens what all jobs share
     before = open_files()
-    begin_in_vain(session, kit)
+    begin_in_vain(session, context)
     assert open_files() == before
     assert session.is_over
-    assert kit.loop._callbacks.keys() == {kit.loop._wake_read}
+    assert context.loop._callbacks.keys() == {context.loop._wake_read}
     record, _ = stored(store_path)
     assert str(record.status) == "error"
     assert record.attempt is not None
     assert [path for path in record.attempt.groups.values() if os.path.exists(path)] == []
 
 
-def begin_in_vain(session: JobSession, kit: Kit) -> None:
+def begin_in_vain(session: JobSession, context: AgentContext) -> None:
     session.start()
     with pytest.raises(RuntimeError, match="no room"):
-        kit.loop.run_until(lambda: session.is_over)
-    kit.loop.run_until(lambda: session.is_over)  # its record is kept
+        context.loop.run_until(lambda: session.is_over)
+    context.loop.run_until(lambda: session.is_over)  # its record is kept
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -144,11 +144,11 @@ def test_a_closed_kit_leaves_nothing_open_however_soon_it_is_closed(
     store_path: Path, tmp_path: Path, waits: bool
 ) -> None:
     def begin_and_close() -> dict[str, str]:
-        kit = open_kit(load_settings().settings, lambda name: None, warn=pytest.fail)
-        kit.instruments.get_ready(a_job(tmp_path, "true").job)
+        context = open_context(load_settings().settings, lambda name: None, warn=pytest.fail)
+        context.instruments.get_ready(a_job(tmp_path, "true").job)
         if waits:
             wait_until(lambda: not is_getting_ready(), what="the counter to be opened")
-        close_kit(kit)
+        close_context(context)
         wait_until(lambda: not is_getting_ready(), what="the counter to be opened")
         return all_open_files()
 
@@ -189,7 +189,7 @@ def test_one_job_that_cannot_begin_ends_the_others(
 
 
 def test_when_the_loop_itself_fails_no_job_goes_on_unwatched(
-    kit: Kit, tmp_path: Path, store_path: Path
+    context: AgentContext, tmp_path: Path, store_path: Path
 ) -> None:
     started = tmp_path / "started"
     one = a_job(tmp_path, "sh", "-c", f"echo > {started}; exec sleep 60")
@@ -197,7 +197,7 @@ def test_when_the_loop_itself_fails_no_job_goes_on_unwatched(
 
     def first(on_end: Callable[[JobSession], None]) -> JobSession:
         sessions.append(
-            session_of(one, kit, on_end=on_end, output=OutputFiles(str(tmp_path / "logs"), 10**6))
+            session_of(one, context, on_end=on_end, output=OutputFiles(str(tmp_path / "logs"), 10**6))
         )
         return sessions[0]
 
@@ -208,10 +208,10 @@ def test_when_the_loop_itself_fails_no_job_goes_on_unwatched(
         def fault() -> None:
             raise RuntimeError("a fault of joblens")
 
-        kit.loop.call(fault)
+        context.loop.call(fault)
 
     with pytest.raises(RuntimeError, match="a fault of joblens"):
-        list(SessionPool(kit, 2).run(commands()))
+        list(SessionPool(context, 2).run(commands()))
     attempt = sessions[0].record.attempt
     assert attempt is not None
     wait_until(lambda: sessions[0].pids() == [], what="the job to be gone")
@@ -220,7 +220,7 @@ def test_when_the_loop_itself_fails_no_job_goes_on_unwatched(
 
 
 def test_a_group_that_cannot_be_read_leaves_no_instrument_open(
-    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: AgentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = CountingProbe()
     FakeInstruments(monkeypatch).offer("network", lambda *_: network)
@@ -228,8 +228,8 @@ def test_a_group_that_cannot_be_read_leaves_no_instrument_open(
     def refuse(*_: object) -> None:
         raise ProbeError("the group has gone")
 
-    monkeypatch.setattr(kit.accountant, "meter", refuse)
-    session = session_of(a_job(tmp_path, "sleep", "60"), kit)
+    monkeypatch.setattr(context.accountant, "meter", refuse)
+    session = session_of(a_job(tmp_path, "sleep", "60"), context)
     session.start()
     assert "has gone" in str(session.error)
     assert network.is_closed

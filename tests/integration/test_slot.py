@@ -9,10 +9,10 @@ import pytest
 
 from joblens.agent.attempts.live_readings import LiveReadings
 from joblens.agent.launcher.slot_ledger import jobs_begun, ledgers
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.loop import SlotLoop, SlotPlan
 from joblens.agent.slots.slot import Finished, Slot, SlotJob
-from joblens.app.wiring.owning import close_kit, open_kit
+from joblens.app.wiring.owning import close_context, open_context
 from joblens.app.wiring.settings import load_settings
 from joblens.engine.life.job_life import EndCause
 from joblens.model.jobs.job import Accounting, Job, Record, Status
@@ -27,15 +27,15 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def kit(store_path: Path) -> Iterator[Kit]:
-    kit = open_kit(load_settings().settings, lambda _: None)
-    yield kit
-    close_kit(kit)
+def context(store_path: Path) -> Iterator[AgentContext]:
+    context = open_context(load_settings().settings, lambda _: None)
+    yield context
+    close_context(context)
 
 
 @pytest.fixture(params=[Accounting.AUTO, Accounting.PROCESS_TREE])
-def slot(request: pytest.FixtureRequest, kit: Kit, tmp_path: Path) -> Iterator[Slot]:
-    slot = Slot(kit, request.param, str(tmp_path / "logs"), 1 << 20)
+def slot(request: pytest.FixtureRequest, context: AgentContext, tmp_path: Path) -> Iterator[Slot]:
+    slot = Slot(context, request.param, str(tmp_path / "logs"), 1 << 20)
     yield slot
     slot.close()
 
@@ -209,39 +209,39 @@ def test_opening_instruments_does_not_hold_up_the_end_of_a_job(
 
 
 def test_jobs_that_the_store_refused_stay_in_the_ledger(
-    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: AgentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next joblens records them."""
-    loop = SlotLoop(kit, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
+    loop = SlotLoop(context, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
 
     def refuse(_writes: object) -> None:
         raise ValueError("no such table")
 
-    monkeypatch.setattr(kit.recorder.store, "apply", refuse)
+    monkeypatch.setattr(context.recorder.store, "apply", refuse)
     one = job("true")
     loop.feed(one)
     loop.feed_no_more()
     loop.drive()
     loop.close()
-    (ledger,) = ledgers(kit.spool_dir)
+    (ledger,) = ledgers(context.spool_dir)
     assert [begun.uuid for begun in jobs_begun(ledger)] == [one.job.uuid]
 
 
-def test_nothing_is_left_of_a_ledger_whose_jobs_are_recorded(kit: Kit, tmp_path: Path) -> None:
-    loop = SlotLoop(kit, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
+def test_nothing_is_left_of_a_ledger_whose_jobs_are_recorded(context: AgentContext, tmp_path: Path) -> None:
+    loop = SlotLoop(context, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
     loop.feed(job("true"))
     loop.feed_no_more()
     loop.drive()
     loop.close()
-    assert ledgers(kit.spool_dir) == []
+    assert ledgers(context.spool_dir) == []
 
 
-def test_a_live_reading_of_a_slot_job_leaves_out_its_launcher(slot: Slot, kit: Kit) -> None:
+def test_a_live_reading_of_a_slot_job_leaves_out_its_launcher(slot: Slot, context: AgentContext) -> None:
     one = job("sleep", "60")
     slot.send([one])
     attempt = slot.begin(one, {})
     wait_until(lambda: len(slot._home.job_pids()) == 1, what="its process")
-    readings = LiveReadings(kit.host)
+    readings = LiveReadings(context.host)
     found = readings.read(Record(status=Status.RUNNING, job=one.job, attempt=attempt))
     readings.close()
     stop(slot)
@@ -251,9 +251,9 @@ def test_a_live_reading_of_a_slot_job_leaves_out_its_launcher(slot: Slot, kit: K
 
 
 def test_a_cancel_request_that_comes_while_the_slots_close_is_written_nowhere_else(
-    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: AgentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop = SlotLoop(kit, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
+    loop = SlotLoop(context, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
     written: list[int] = []
     closing = threading.Thread(target=loop.close)
 
@@ -263,12 +263,12 @@ def test_a_cancel_request_that_comes_while_the_slots_close_is_written_nowhere_el
         os.fstat(descriptor)  # still that of the loop
         written.append(descriptor)
 
-    monkeypatch.setattr(kit.recorder.store, "cancel_requests", lambda: {"a1": CancelAsked("a1", 1)})
+    monkeypatch.setattr(context.recorder.store, "cancel_requests", lambda: {"a1": CancelAsked("a1", 1)})
     monkeypatch.setattr(os, "eventfd_write", write)
     loop.heed_cancel_requests()
     wait_until(lambda: written, what="the wake-up", timeout=5)
     closing.join()
     loop.heed_cancel_requests()
-    kit.recorder.ask(lambda _store: None, lambda _: written.append(-1))
+    context.recorder.ask(lambda _store: None, lambda _: written.append(-1))
     wait_until(lambda: len(written) > 1, what="the second answer")
     assert written[1] == -1

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from joblens.agent.launcher.launch import LaunchPlan
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.session.session import JobSession
 from joblens.agent.session.standby import Standby
 from joblens.agent.terminal.output import OutputFiles
 from joblens.app.jobs.preparation import prepare
 from joblens.app.jobs.requests import Request
-from joblens.app.wiring.owning import close_kit, open_kit
+from joblens.app.wiring.owning import close_context, open_context
 from joblens.app.wiring.settings import load_settings
 from joblens.model.jobs.job import Accounting, Requirements, Status
 
@@ -22,27 +22,27 @@ ACCOUNTING = [Accounting.AUTO, Accounting.PROCESS_TREE]
 
 
 @pytest.fixture
-def kit(tmp_path: Path) -> Iterator[Kit]:
+def context(tmp_path: Path) -> Iterator[AgentContext]:
     settings = load_settings(overrides={"store.url": str(tmp_path / "jobs.db")}).settings
-    kit = open_kit(settings, lambda _name: None)
-    yield kit
-    close_kit(kit)
+    context = open_context(settings, lambda _name: None)
+    yield context
+    close_context(context)
 
 
-def until(kit: Kit, condition: Callable[[], bool]) -> None:
+def until(context: AgentContext, condition: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + 20
     while not condition():
-        kit.loop.call(lambda: None)
-        kit.loop.run_once()
+        context.loop.call(lambda: None)
+        context.loop.run_once()
         assert time.monotonic() < deadline_s
 
 
 def session_in(
-    kit: Kit, standby: Standby, tmp_path: Path, argv: list[str], needs: Requirements
+    context: AgentContext, standby: Standby, tmp_path: Path, argv: list[str], needs: Requirements
 ) -> JobSession:
     place = None
     while place is None:
-        kit.loop.run_once()
+        context.loop.run_once()
         place = standby.take()
     settings = load_settings(overrides={"store.url": str(tmp_path / "jobs.db")}).settings
     prepared = prepare(Request(argv=tuple(argv), requirements=needs), settings)
@@ -53,16 +53,18 @@ def session_in(
         cwd=str(tmp_path),
         stdio=("/dev/null", output.stdout.path, output.stderr.path),
     )
-    return JobSession(prepared.job, plan, kit, output=output, place=place)
+    return JobSession(prepared.job, plan, context, output=output, place=place)
 
 
 @pytest.mark.parametrize("accounting", ACCOUNTING)
-def test_a_job_runs_where_a_launcher_stood_by(kit: Kit, tmp_path: Path, accounting: Accounting) -> None:
-    standby = Standby(kit, accounting)
+def test_a_job_runs_where_a_launcher_stood_by(
+    context: AgentContext, tmp_path: Path, accounting: Accounting
+) -> None:
+    standby = Standby(context, accounting)
     standby.want(1)
-    session = session_in(kit, standby, tmp_path, ["sh", "-c", "pwd; exit 3"], Requirements())
+    session = session_in(context, standby, tmp_path, ["sh", "-c", "pwd; exit 3"], Requirements())
     session.start()
-    until(kit, lambda: session.is_over)
+    until(context, lambda: session.is_over)
     outcome = session.record.outcome
     assert outcome is not None
     assert (outcome.status, outcome.exit_code) == (Status.FAILED, 3)
@@ -72,22 +74,22 @@ def test_a_job_runs_where_a_launcher_stood_by(kit: Kit, tmp_path: Path, accounti
 
 
 @pytest.mark.cgroup
-def test_limits_are_those_of_the_job_that_came(kit: Kit, tmp_path: Path) -> None:
-    standby = Standby(kit, Accounting.AUTO)
+def test_limits_are_those_of_the_job_that_came(context: AgentContext, tmp_path: Path) -> None:
+    standby = Standby(context, Accounting.AUTO)
     standby.want(1)
     hungry = ["python3", "-c", "x = bytearray(200 << 20); print(len(x))"]
-    session = session_in(kit, standby, tmp_path, hungry, Requirements(memory_bytes=60 << 20))
+    session = session_in(context, standby, tmp_path, hungry, Requirements(memory_bytes=60 << 20))
     session.start()
-    until(kit, lambda: session.is_over)
+    until(context, lambda: session.is_over)
     assert session.record.outcome is not None
     assert session.record.outcome.reason == "out-of-memory"
     standby.close()
 
 
-def test_nothing_is_left_of_launchers_nobody_needed(kit: Kit) -> None:
-    standby = Standby(kit, Accounting.AUTO)
+def test_nothing_is_left_of_launchers_nobody_needed(context: AgentContext) -> None:
+    standby = Standby(context, Accounting.AUTO)
     standby.want(3)
-    kit.loop.run_once()
+    context.loop.run_once()
     launchers = list(standby._coming.values()) + [place.launcher for place in standby._ready]
     groups = [path for one in standby._ready if one.groups for path in one.groups.paths.values()]
     standby.close()

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct
 
 from joblens.app.jobs.preparation import prepare
-from joblens.app.jobs.sequential import OneByOne
+from joblens.app.jobs.sequential import SequentialRunner
 from joblens.app.queue.tools import find_tool, missing_for, placed, request_of, tool_request
 from joblens.app.wiring.settings import load_settings
 from joblens.model.jobs.job import ContainerJob, Record, Requirements
@@ -51,7 +51,7 @@ def run_tool(
     monkeypatch.setenv("XDG_CACHE_HOME", str(compiled))
     settings = load_settings().settings
     numbers = iter(range(100))
-    with OneByOne(settings) as jobs:
+    with SequentialRunner(settings) as jobs:
 
         def run(
             name: str,

@@ -19,9 +19,9 @@ _ASKS = """
 import time
 from joblens.app.queue import worker as worker_running
 from joblens.model.errors import StoreError
-from joblens.stores.wrappers.wrapper import PassingStore
+from joblens.stores.wrappers.wrapper import StoreWrapper
 
-class Odd(PassingStore):
+class Odd(StoreWrapper):
     def __init__(self, store):
         self.store, self.count = store, 0
     def _reading(self):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from joblens.model.clusters.placing import Room
+from joblens.model.clusters.placing import NodeCapacity
 from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
 from joblens.model.jobs.job import Status
 
@@ -17,7 +17,7 @@ class Deliveries(Protocol):
     ticket; the fence stays."""
 
     def claim(
-        self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: Room | None = None
+        self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: NodeCapacity | None = None
     ) -> list[Claim]:
         """Of these, those that are waiting and that the worker may take (its user's, unless `any_user`; with
         one of its labels, or without one where it has none).
@@ -32,7 +32,7 @@ class Deliveries(Protocol):
         lease_s: float,
         *,
         older_than_s: float = 0.0,
-        room: Room | None = None,
+        room: NodeCapacity | None = None,
     ) -> list[Claim]:
         """The oldest waiting ones of the worker's queues and labels, whose message may have been lost. Claims
         by several workers at once never wait for each other and never get the same ticket. `room` as above;

@@ -3,7 +3,7 @@
 import random
 from typing import Any, NamedTuple
 
-from joblens.engine.schedule.capacity import Choices, Offer
+from joblens.engine.schedule.capacity import Choices, RunCapacity
 from joblens.engine.schedule.events import (
     AttemptBegan,
     AttemptEnded,
@@ -19,7 +19,7 @@ from joblens.model.runs.run import JobState
 from joblens.model.runs.workflow_spec import FailureHandler, RetryRule
 
 GIB = 1 << 30
-OFFER = Offer(cpus=4, memory_bytes=8 * GIB, gpus=("gpu0", "gpu1"))
+OFFER = RunCapacity(cpus=4, memory_bytes=8 * GIB, gpus=("gpu0", "gpu1"))
 
 
 def job(name: str, *depends_on: int, **settings: Any) -> PlannedJob:
@@ -42,7 +42,7 @@ def handler(**rule: Any) -> FailureHandler:
 class Talk:
     """A schedule whose clock goes on by one second with each thing said to it."""
 
-    def __init__(self, plan: Plan, offer: Offer = OFFER, *, begin: bool = True, **choices: Any) -> None:
+    def __init__(self, plan: Plan, offer: RunCapacity = OFFER, *, begin: bool = True, **choices: Any) -> None:
         self.schedule = Schedule(plan, offer, Choices(**choices))
         self.now_s = 100.0
         self.commands: list[Command] = self.schedule.begin(self.now_s) if begin else []
@@ -80,7 +80,7 @@ def starts(commands: list[Command]) -> list[int]:
 
 class Workload(NamedTuple):
     plan: Plan
-    offer: Offer
+    offer: RunCapacity
     durations_s: list[float]
 
     @property
@@ -114,4 +114,4 @@ def mixed_workload(seed: int, jobs: int = 200, *, with_runtimes: bool = True) ->
             job(f"job{index}", *sorted(needed), cpus=float(wanted), memory_bytes=asked, **settings)
         )
         durations.append(duration_s)
-    return Workload(plan_of(*planned), Offer(cpus=cpus, memory_bytes=memory), durations)
+    return Workload(plan_of(*planned), RunCapacity(cpus=cpus, memory_bytes=memory), durations)

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from joblens.engine.schedule.capacity import Offer, Shape, shape_of, whole_of
+from joblens.engine.schedule.capacity import RunCapacity, Shape, shape_of, whole_of
 from joblens.engine.schedule.events import (
     AttemptBegan,
     AttemptEnded,
@@ -53,7 +53,7 @@ class SimulatedMachine:
     def __init__(
         self,
         plan: Plan,
-        offer: Offer,
+        offer: RunCapacity,
         duration_s: Callable[[int], float],
         ending: Callable[[int, int], Ending] = always_succeeds,
         recovery: Callable[[int], bool] = lambda index: True,

@@ -14,7 +14,7 @@ pytest.importorskip("celery")
 from joblens.runners.celery import consumer as celery_hearing
 
 
-class Taker:
+class MessageHandler:
     def __init__(self) -> None:
         self.settled: list[Callable[[], None]] = []
 
@@ -34,19 +34,19 @@ class Message:
 
 
 @pytest.fixture
-def taker() -> Taker:
-    return Taker()
+def taker() -> MessageHandler:
+    return MessageHandler()
 
 
 @pytest.fixture
-def inbox(taker: Taker) -> Iterator[Any]:
+def inbox(taker: MessageHandler) -> Iterator[Any]:
     made = celery_hearing._Inbox(taker, threading.Event())
     yield made
     made.close()
 
 
 def test_what_is_settled_while_the_waking_byte_is_read_does_not_silence_what_follows(
-    inbox: Any, taker: Taker, monkeypatch: pytest.MonkeyPatch
+    inbox: Any, taker: MessageHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = [Message() for _ in range(3)]
     for message in messages:

@@ -17,7 +17,7 @@ from joblens.agent.measuring.measurement import Measurement
 from joblens.agent.measuring.meter import JobMeter
 from joblens.agent.measuring.outcome import Ending, outcome_of
 from joblens.agent.runtime.owners import is_running
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import InputError, JoblensError, ProbeError
 from joblens.model.jobs.details import ContainerFacts, Details
@@ -29,7 +29,7 @@ from joblens.ports.probe import Probe
 from joblens.probes.cgroup.layout import UNIFIED
 from joblens.probes.cgroup.probe import CgroupProbe
 from joblens.probes.host.machine_load import HostProbe
-from joblens.probes.proc.baselined import FromNowOn
+from joblens.probes.proc.baselined import BaselinedProbe
 from joblens.probes.proc.exit_status import exit_status_of
 from joblens.probes.proc.kernel_files import list_pids
 from joblens.probes.proc.process_tree import ProcessTreeProbe
@@ -46,7 +46,7 @@ class Attachment:
         self,
         job: Job,
         target: Target,
-        kit: Kit,
+        context: AgentContext,
         on_sample: Callable[[Sample], None] | None = None,
         look_s: float | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class Attachment:
         self.is_over = False
         self._is_ending = False
         self._target = target
-        self._kit = kit
+        self._context = context
         self._on_sample = on_sample
         self._group = target.groups.get(UNIFIED) or next(iter(target.groups.values()), "")
         self._pidfd = _hold(target)
@@ -75,27 +75,27 @@ class Attachment:
             base = self._take_base(self._measurement)
         except ProbeError as error:
             raise InputError(f"{self._target.told} cannot be measured: {error}", hint=error.hint) from error
-        kit, meter = self._kit, self._measurement.meter
+        context, meter = self._context, self._measurement.meter
         attempt = Attempt(
-            started_at_us=kit.clock.now_us(),
-            owner=kit.owner,
+            started_at_us=context.clock.now_us(),
+            owner=context.owner,
             accounting=self._target.kind or PROCESS_TREE,
             # No groups and no processes: what the record names as the job's is ended by whoever clears up.
-            kernel=kit.host.kernel,
-            cpu_count=kit.host.cpu_count,
-            memory_total_bytes=kit.host.memory_total_bytes,
+            kernel=context.host.kernel,
+            cpu_count=context.host.cpu_count,
+            memory_total_bytes=context.host.memory_total_bytes,
         )
-        self._started_mono_ns = kit.clock.mono_ns()
+        self._started_mono_ns = context.clock.mono_ns()
         attempt = replace(attempt, base=base, started_mono_ns=self._started_mono_ns)
         self.record = replace(self.record, status=Status.RUNNING, attempt=attempt)
-        kit.recorder.write([JobQueued(self.job), JobStarted(self.job.uuid, attempt)])
+        context.recorder.write([JobQueued(self.job), JobStarted(self.job.uuid, attempt)])
         meter.start_at(self._started_mono_ns)
         self._note_container()
         if self._pidfd >= 0:
-            kit.loop.watch(self._pidfd, self._ended)
-        kit.loop.add_timed(self)
+            context.loop.watch(self._pidfd, self._ended)
+        context.loop.add_timed(self)
         self.take_sample()
-        kit.sampler.add(self.job.uuid, self.job.interval_s)
+        context.sampler.add(self.job.uuid, self.job.interval_s)
 
     def take_sample(self) -> None:
         """From the sampler's thread, or at the start."""
@@ -118,35 +118,35 @@ class Attachment:
             if self._pidfd < 0 and self._is_empty():
                 self._ended()
             else:
-                self._kit.recorder.poll_cancels(self._heed_cancels, self._kit.loop.call)
+                self._context.recorder.poll_cancels(self._heed_cancels, self._context.loop.call)
 
     def _heed_cancels(self, asked: Container[str]) -> None:
         if self.job.uuid in asked:
             self.stop()
 
     def _measure(self) -> Measurement:
-        kit, target = self._kit, self._target
+        context, target = self._context, self._target
         watched = Watched(
             job=self.job, main_pid=None, kind=target.kind, groups=target.groups, pids=self._pids
         )
         host = HostProbe()
         if self._group:
             inner: Probe = CgroupProbe(target.groups, target.kind)
-            details: Probe | None = FromNowOn(ProcessesProbe(self._pids))
+            details: Probe | None = BaselinedProbe(ProcessesProbe(self._pids))
         else:
             assert target.pid is not None
             inner, details = ProcessTreeProbe(target.pid, include_root=True), None
-        self._probe = FromNowOn(inner)
-        instruments = kit.instruments.open(watched)
+        self._probe = BaselinedProbe(inner)
+        instruments = context.instruments.open(watched)
         meter = self._meter = JobMeter(
             self._probe,
             details,
             host,
-            kit.clock,
+            context.clock,
             probe_counts_reaped=bool(self._group),
             others=instruments.probes,
         )
-        return Measurement(self.job, kit.recorder, meter, instruments.details, self._on_sample)
+        return Measurement(self.job, context.recorder, meter, instruments.details, self._on_sample)
 
     def _take_base(self, measurement: Measurement) -> dict[str, int]:
         try:
@@ -182,7 +182,7 @@ class Attachment:
                 devices=info.devices,
             )
             self._facts = Details(container=facts)
-            self._kit.recorder.put([DetailsTaken(self.job.uuid, self._facts)], can_wait=True)
+            self._context.recorder.put([DetailsTaken(self.job.uuid, self._facts)], can_wait=True)
 
     # ---- the end -------------------------------------------------------------------------------------
 
@@ -195,13 +195,13 @@ class Attachment:
 
     def _finish(self) -> None:
         self._is_ending = True
-        kit = self._kit
+        context = self._context
         # Before anything else: a container's group is taken away soon after its end.
-        ended_mono_ns = kit.clock.mono_ns()
+        ended_mono_ns = context.clock.mono_ns()
         if self._pidfd >= 0:
-            kit.loop.unwatch(self._pidfd)
-        kit.loop.remove_timed(self)
-        kit.sampler.remove(self.job.uuid)
+            context.loop.unwatch(self._pidfd)
+        context.loop.remove_timed(self)
+        context.sampler.remove(self.job.uuid)
         misses_the_end = self._measurement.finish(NOTHING_REAPED, goes_on=not self._has_ended) is None
         wait_status = self._wait_status() if self._has_ended else None
         if misses_the_end:
@@ -212,7 +212,7 @@ class Attachment:
             wait_status=wait_status,
             cause=EndCause.NONE,
             duration_s=(ended_mono_ns - self._started_mono_ns) / 1e9,
-            ended_at_us=kit.clock.now_us(),
+            ended_at_us=context.clock.now_us(),
             leftovers=0,
             reaped=None,
         )
@@ -225,8 +225,8 @@ class Attachment:
         measured.close()
         self.close()
         writes: list[Write] = [JobQueued(self.job), started, JobEnded(self.job.uuid, outcome)]
-        kit.recorder.record(
-            self.job.uuid, writes, lambda number: kit.loop.call(partial(self._recorded, number))
+        context.recorder.record(
+            self.job.uuid, writes, lambda number: context.loop.call(partial(self._recorded, number))
         )
 
     def _recorded(self, number: int | None) -> None:

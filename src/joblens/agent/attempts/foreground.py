@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from joblens.agent.attempts.live_readings import LiveReadings
 from joblens.agent.launcher.launch import LaunchPlan
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.session.session import JobSession
 from joblens.agent.terminal.keyboard import Keyboard
 from joblens.agent.terminal.live_line import LiveLine, leaves_line_open
@@ -42,7 +42,7 @@ class Foreground:
         self,
         job: Job,
         plan: LaunchPlan,
-        kit: Kit,
+        context: AgentContext,
         *,
         output: OutputFiles | None,
         render_live: RenderLive | None,
@@ -50,12 +50,12 @@ class Foreground:
     ) -> None:
         """`plan` says what to run; its streams are chosen here. `output` None: the job inherits ours.
         `render_live` None: no live line."""
-        self._kit = kit
+        self._context = context
         self._warn = warn
         self._render_live = render_live
         self._live = LiveLine(2) if render_live is not None else None
         self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
-        self._readings = LiveReadings(kit.host)
+        self._readings = LiveReadings(context.host)
         self._next_look_s = time.monotonic() + _LOOK_EVERY_S
         self._was_interrupted_by_key = False
         self._was_interrupted = False
@@ -68,7 +68,7 @@ class Foreground:
         streams = self._streams = self._connect(output, takes_keys=takes_keys)
         real = RawTerminal(0, ends_lines=not takes_keys)
         self._keyboard = (
-            Keyboard(kit.loop, real, streams.terminals, self._interrupt)
+            Keyboard(context.loop, real, streams.terminals, self._interrupt)
             if streams is not None and streams.terminal is not None and os.isatty(0)
             else None
         )
@@ -82,7 +82,7 @@ class Foreground:
         self.session = JobSession(
             job,
             plan,
-            kit,
+            context,
             output=output,
             on_sample=self._sampled,
             drain=streams.take_rest if streams else None,
@@ -92,7 +92,7 @@ class Foreground:
         if output is None:
             return None
         return JobStreams(
-            self._kit.loop,
+            self._context.loop,
             output,
             takes_keys=takes_keys,
             before_write=self._live.erase if self._live else lambda: None,
@@ -111,8 +111,8 @@ class Foreground:
             if self._keyboard is not None and self.session.record.attempt is not None:
                 self._keyboard.job_group = self.session.record.attempt.pid or -1
                 self._keyboard.take()
-            self._kit.loop.add_timed(self)
-            self._kit.loop.run_until(lambda: self.session.is_over)
+            self._context.loop.add_timed(self)
+            self._context.loop.run_until(lambda: self.session.is_over)
             self._show_rest()
         finally:
             if not self.session.is_over:
@@ -124,7 +124,7 @@ class Foreground:
             if self._streams is not None:
                 self._streams.close()
             self._readings.close()
-            self._kit.loop.remove_timed(self)
+            self._context.loop.remove_timed(self)
             self._give_signals_back(handlers)
         if self.session.error is not None:
             raise self.session.error
@@ -137,7 +137,7 @@ class Foreground:
         patience_s = _LAST_WORDS_S if self.session.was_asked_to_stop else float("inf")
         give_up_s = time.monotonic() + patience_s
         streams = self._streams
-        self._kit.loop.run_until(
+        self._context.loop.run_until(
             lambda: streams.have_shown_all or self._has_given_up_showing or time.monotonic() > give_up_s
         )
 
@@ -175,7 +175,7 @@ class Foreground:
                 before[number] = signal.signal(number, self._on_signal)
         # Setting up a terminal from the background must not stop us.
         before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-        self._wakeup_before = signal.set_wakeup_fd(self._kit.loop.wake_fd, warn_on_full_buffer=False)
+        self._wakeup_before = signal.set_wakeup_fd(self._context.loop.wake_fd, warn_on_full_buffer=False)
         return before
 
     def _give_signals_back(self, handlers: dict[int, Any]) -> None:
@@ -184,7 +184,7 @@ class Foreground:
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._kit.loop.call(lambda: self._handle_signal(number))
+        self._context.loop.call(lambda: self._handle_signal(number))
 
     def _handle_signal(self, number: int) -> None:
         if number == signal.SIGWINCH and self._streams is not None:
@@ -202,7 +202,7 @@ class Foreground:
         """On the sampler's thread."""
         if self._live is not None:
             self._recent.append(sample)
-            self._kit.loop.call(self._draw)
+            self._context.loop.call(self._draw)
 
     def _draw(self) -> None:
         if self._live is None or self._render_live is None or self.session.is_over or not self._recent:
@@ -254,7 +254,7 @@ class Foreground:
         """For the live line of a job that is sampled seldom. Nothing of it is kept."""
         if self._live is None or self.session.is_over or self.session.job.interval_s <= _LOOK_EVERY_S:
             return
-        if self._recent and self._kit.clock.now_us() - self._recent[-1].at_us > _OLD_US:
+        if self._recent and self._context.clock.now_us() - self._recent[-1].at_us > _OLD_US:
             reading = self._readings.read(self.session.record)
             if reading is not None:
                 self._recent.append(reading)
@@ -269,7 +269,7 @@ class Foreground:
             self._was_interrupted_by_key = False
             self.session.forgive()
         if not self.session.was_asked_to_stop and not self.session.is_over:
-            self._kit.recorder.poll_cancels(self._heed_cancel, self._kit.loop.call)
+            self._context.recorder.poll_cancels(self._heed_cancel, self._context.loop.call)
 
     def _heed_cancel(self, asked: Mapping[str, CancelAsked]) -> None:
         if self.session.job.uuid in asked and not self.session.was_asked_to_stop:

@@ -15,7 +15,7 @@ from joblens.agent.attempts.commands import command_line
 from joblens.agent.cgroups.marked import JOB_ID_VARIABLE
 from joblens.agent.containers.order import with_whole_paths
 from joblens.agent.runtime.device_env import device_env
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.engine.schedule.events import RunActionCommand, RunRecovery, StartAttempt
 from joblens.model.delivery import WorkerActions, WorkerCommand
 from joblens.model.errors import InputError
@@ -105,9 +105,9 @@ class PreparedAttempt(Struct, frozen=True):
 
 
 class AttemptMaker:
-    def __init__(self, setup: RunSetup, kit: Kit) -> None:
+    def __init__(self, setup: RunSetup, context: AgentContext) -> None:
         self._setup = setup
-        self._kit = kit
+        self._context = context
         self._plan = setup.plan
         self._shell = shell_of_workflows()
         monitor = self._plan.monitor
@@ -230,7 +230,7 @@ class AttemptMaker:
             uuid=self._new_uuid(),
             argv=self._redact_argv((command,) if is_shell else argv),
             is_shell=is_shell,
-            created_at_us=self._kit.clock.now_us(),
+            created_at_us=self._context.clock.now_us(),
             name=name,
             tool=os.path.basename(argv[0]) if not is_shell else "sh",
             params=params,
@@ -253,7 +253,7 @@ class AttemptMaker:
             early_signal=self._early_signal(planned, asked),
             output_dir=setup.output_dir,
             user=setup.user,
-            created_by=self._kit.owner,
+            created_by=self._context.owner,
             run=link,
             inputs=inputs,
             outputs=self._output_paths(planned),

@@ -12,7 +12,7 @@ from joblens.agent.cgroups.marked import JOB_ID_VARIABLE
 from joblens.agent.containers.order import client_variables
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.measuring.outcome import not_started
-from joblens.agent.session.context import Kit, Place, watch_name
+from joblens.agent.session.context import AgentContext, PreparedLauncher, watch_name
 from joblens.agent.session.session import JobSession
 from joblens.agent.session.standby import Standby
 from joblens.agent.terminal.output import OutputFiles
@@ -27,7 +27,7 @@ _MOST_STANDBY, _MORE_STANDBY = 12, 2
 class RunSessions:
     def __init__(
         self,
-        kit: Kit,
+        context: AgentContext,
         environ: Mapping[str, str],
         reports: RunReports,
         *,
@@ -35,14 +35,14 @@ class RunSessions:
         output_max_bytes: int,
         end_signal: int,
     ) -> None:
-        self._kit = kit
+        self._context = context
         self._environ = environ
         self._reports = reports
         self._output_max_bytes = output_max_bytes
         self._end_signal = end_signal
         self._sessions: dict[str, JobSession] = {}
         self._accounting = accounting
-        self._standby = Standby(kit, accounting)
+        self._standby = Standby(context, accounting)
         self._to_come = 0
         self._spare = 1  # launchers beyond one for each job that runs
         self._has_begun = False
@@ -68,7 +68,7 @@ class RunSessions:
                 cwd=job.cwd,
                 stdio=("/dev/null", *_streams(attempt.streams, output)),
             ),
-            self._kit,
+            self._context,
             output=output,
             on_outcome=self._has_outcome,
             on_end=partial(self._ended, attempt),
@@ -87,7 +87,7 @@ class RunSessions:
         """Records a job that cannot be started, and why."""
         self._cannot_start(attempt, LaunchError(attempt.refusal))
 
-    def _take_place(self, job: Job) -> Place | None:
+    def _take_place(self, job: Job) -> PreparedLauncher | None:
         if job.container is not None or job.accounting is not self._accounting:
             return None  # what stands by is not for it
         place = self._standby.take()
@@ -98,9 +98,9 @@ class RunSessions:
 
     def _cannot_start(self, attempt: PreparedAttempt, error: JoblensError) -> None:
         job = attempt.job
-        outcome = not_started(job, error, self._kit.clock.now_us())
+        outcome = not_started(job, error, self._context.clock.now_us())
         record = Record(status=outcome.status, job=job, outcome=outcome)
-        recorder, loop = self._kit.recorder, self._kit.loop
+        recorder, loop = self._context.recorder, self._context.loop
 
         def recorded() -> None:
             self._unrecorded -= 1

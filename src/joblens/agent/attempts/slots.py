@@ -9,7 +9,7 @@ from typing import Any
 
 from joblens.agent.attempts.preparation import PreparedAttempt
 from joblens.agent.attempts.reports import RunReports
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.loop import SlotLoop, SlotPlan
 from joblens.agent.slots.records import early_outcome
 from joblens.agent.slots.slot import Finished, SlotJob
@@ -18,8 +18,8 @@ from joblens.model.jobs.job import Attempt, Record
 
 
 class RunSlots:
-    def __init__(self, kit: Kit, plan: SlotPlan, reports: RunReports, end_signal: int) -> None:
-        self._kit = kit
+    def __init__(self, context: AgentContext, plan: SlotPlan, reports: RunReports, end_signal: int) -> None:
+        self._context = context
         self._plan = plan
         self._reports = reports
         self._end_signal = end_signal
@@ -56,7 +56,7 @@ class RunSlots:
         self._loop.feed_all(bundle)
 
     def _started(self) -> SlotLoop:
-        loop = SlotLoop(self._kit, self._plan, listener=self, places=self._places)
+        loop = SlotLoop(self._context, self._plan, listener=self, places=self._places)
         thread = threading.Thread(target=loop.drive, name="joblens-slots", daemon=True)
         try:
             thread.start()
@@ -142,11 +142,11 @@ class RunSlots:
     def told_all(self) -> None:
         if self._told and not self._is_called:
             self._is_called = True
-            self._kit.loop.call(self._take)
+            self._context.loop.call(self._take)
 
     def failed(self, error: BaseException) -> None:
         self._error = error
-        self._kit.loop.call(self._take)
+        self._context.loop.call(self._take)
 
     def _tell(self, what: str, subject: Any, more: Any) -> None:
         self._told.append((what, subject, more))

@@ -8,20 +8,21 @@ from typing import Any, TypeVar
 
 from joblens.agent.runtime.loop import Loop
 from joblens.model.errors import JoblensError
-from joblens.ports.placer import Placer
+from joblens.ports.cluster import ClusterBackend
 
 T = TypeVar("T")
 _PATIENCE_S = 30.0  # with a cluster that does not answer, at the end of a run
 
 
-class PlacingDesk:
+class AsyncPlacer:
     """One question after the other, in the order they were asked. Answers come on the loop."""
 
-    def __init__(self, placer: Placer, loop: Loop) -> None:
+    def __init__(self, placer: ClusterBackend, loop: Loop) -> None:
         self._placer = placer
         self._loop = loop
         self._asked: SimpleQueue[
-            tuple[Callable[[Placer], Any], Callable[[Any], None], Callable[[JoblensError], None]] | None
+            tuple[Callable[[ClusterBackend], Any], Callable[[Any], None], Callable[[JoblensError], None]]
+            | None
         ] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="joblens-placing", daemon=True)
 
@@ -30,7 +31,7 @@ class PlacingDesk:
 
     def ask(
         self,
-        question: Callable[[Placer], T],
+        question: Callable[[ClusterBackend], T],
         then: Callable[[T], None],
         otherwise: Callable[[JoblensError], None] = lambda _: None,
     ) -> None:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from joblens.model.clusters.placing import Parcel
+from joblens.model.clusters.placing import PlacementRequest
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Status
 from joblens.model.values.labels import queue_and_label
@@ -18,11 +18,11 @@ class RunCalling(Protocol):
 
     def start(self) -> None: ...
 
-    def call(self, parcels: Sequence[Parcel]) -> None:
+    def call(self, parcels: Sequence[PlacementRequest]) -> None:
         """Their tickets are in the store."""
         ...
 
-    def follow(self, parcels: Sequence[Parcel]) -> None:
+    def follow(self, parcels: Sequence[PlacementRequest]) -> None:
         """What an earlier driver had queued, and workers may have."""
         ...
 
@@ -74,12 +74,12 @@ class Ringing:
     def start(self) -> None:
         self._thread.start()
 
-    def call(self, parcels: Sequence[Parcel]) -> None:
+    def call(self, parcels: Sequence[PlacementRequest]) -> None:
         with self._changed:
             self._tickets += [(parcel.uuid, parcel.queue) for parcel in parcels]
             self._changed.notify()
 
-    def follow(self, parcels: Sequence[Parcel]) -> None:
+    def follow(self, parcels: Sequence[PlacementRequest]) -> None:
         self.call(parcels)
 
     def is_now(self, uuid: str, status: Status) -> None:
@@ -139,17 +139,17 @@ class CallingByLabel:
     def start(self) -> None:
         self._cluster.start()
 
-    def call(self, parcels: Sequence[Parcel]) -> None:
+    def call(self, parcels: Sequence[PlacementRequest]) -> None:
         self._cluster.call([parcel for parcel in parcels if not _has_label(parcel)])
         if labelled := self._for_workers(parcels):
             self._workers.call(labelled)
 
-    def follow(self, parcels: Sequence[Parcel]) -> None:
+    def follow(self, parcels: Sequence[PlacementRequest]) -> None:
         self._cluster.follow([parcel for parcel in parcels if not _has_label(parcel)])
         if labelled := self._for_workers(parcels):
             self._workers.follow(labelled)
 
-    def _for_workers(self, parcels: Sequence[Parcel]) -> list[Parcel]:
+    def _for_workers(self, parcels: Sequence[PlacementRequest]) -> list[PlacementRequest]:
         labelled = [parcel for parcel in parcels if _has_label(parcel)]
         if labelled and not self._has_begun_workers:
             self._has_begun_workers = True
@@ -177,5 +177,5 @@ class CallingByLabel:
         self._cluster.wait()
 
 
-def _has_label(parcel: Parcel) -> bool:
+def _has_label(parcel: PlacementRequest) -> bool:
     return bool(queue_and_label(parcel.queue)[1])

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from joblens.model.clusters.placing import PlaceNews
+from joblens.model.clusters.placing import AllocationEvent
 
 _MOST = 3  # places of one job
 _MOST_NAMES = 5
 
 
-class InVain(Struct, frozen=True):
+class FailedAllocation(Struct, frozen=True):
     """All that ended for one reason, seen at the same look."""
 
     hopeless: tuple[str, ...]  # jobs for which no other place is asked
@@ -20,7 +20,7 @@ class InVain(Struct, frozen=True):
     warning: str  # of the others; '': there are none
 
 
-class PlacesInVain:
+class AllocationRetryLimit:
     def __init__(self, engine: str, name_of: Callable[[str], str]) -> None:
         self._engine = engine
         self._name_of = name_of
@@ -29,7 +29,7 @@ class PlacesInVain:
     def forget(self, uuid: str) -> None:
         self._counts.pop(uuid, None)
 
-    def count(self, ended: Iterable[tuple[PlaceNews, Sequence[str]]]) -> list[InVain]:
+    def count(self, ended: Iterable[tuple[AllocationEvent, Sequence[str]]]) -> list[FailedAllocation]:
         """`ended`: places, and the jobs that wait which each was for. A cluster or a node that goes away says
         nothing of the jobs that it had: they may have any number of places."""
         alike: dict[tuple[str, bool], dict[str, list[str]]] = {}
@@ -42,7 +42,7 @@ class PlacesInVain:
             for (words, is_by_others), places in alike.items()
         ]
 
-    def _all_of(self, places: Mapping[str, list[str]], words: str, *, is_by_others: bool) -> InVain:
+    def _all_of(self, places: Mapping[str, list[str]], words: str, *, is_by_others: bool) -> FailedAllocation:
         uuids = list(dict.fromkeys(uuid for some in places.values() for uuid in some))
         if not is_by_others:
             self._counts.update(uuids)
@@ -51,7 +51,7 @@ class PlacesInVain:
         how = f"ended before anything began there ({words})"
         what = f"{self._named(places)} {how}"
         its = what if len(places) == 1 else f"its place at {self._engine} {how}"
-        return InVain(
+        return FailedAllocation(
             hopeless,
             f"{its}, and so did {_MOST - 1} before it",
             f"{what}: {self._listed(again)} placed again" if again else "",
@@ -68,5 +68,5 @@ class PlacesInVain:
         return names if len(uuids) <= _MOST_NAMES else f"{names}, … ({len(uuids)} jobs)"
 
 
-def _words(news: PlaceNews) -> str:
+def _words(news: AllocationEvent) -> str:
     return ": ".join(word for word in (news.word, news.reason) if word) or news.state.value

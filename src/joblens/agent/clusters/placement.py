@@ -10,20 +10,27 @@ from functools import partial
 from msgspec import Struct
 
 from joblens.agent.clusters.allocations import RunPlaces
-from joblens.agent.clusters.async_placer import PlacingDesk
-from joblens.agent.clusters.failed_allocations import PlacesInVain
+from joblens.agent.clusters.async_placer import AsyncPlacer
+from joblens.agent.clusters.failed_allocations import AllocationRetryLimit
 from joblens.agent.clusters.lost_tickets import RunLostTickets
 from joblens.agent.clusters.replaced_allocations import ReplacedAllocations
 from joblens.agent.queue.lost_workers import Journals
-from joblens.agent.queue.store_client import TicketDesk
+from joblens.agent.queue.store_client import AsyncStoreClient
 from joblens.agent.queue.store_watch import StoreWatch
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.engine.progress.allocations import PlaceOfJob, TellsWhy
-from joblens.model.clusters.placing import Parcel, Placed, PlaceEnding, PlaceNews, PlaceState, Room
+from joblens.model.clusters.placing import (
+    AllocationEvent,
+    NodeCapacity,
+    Placed,
+    PlaceEnding,
+    PlacementRequest,
+    PlaceState,
+)
 from joblens.model.errors import InputError, JoblensError, PlanError
 from joblens.model.jobs.job import Status
 from joblens.model.runs.run import PlaceEnded, PlacesWait, RunFact, WorkPlaced
-from joblens.ports.placer import Placer, ReplacesAllocations, SparesPlaces
+from joblens.ports.cluster import ClusterBackend, ReplacesAllocations, SparesPlaces
 
 _LOOK_SOON_S, _LOOK_LATE_S = 0.5, 2.0
 _PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 30.0  # after the cluster could not be asked
@@ -35,19 +42,19 @@ _WITHOUT_A_PLACE = (Status.CANCELLED, Status.ERROR, Status.LOST)  # how a job ma
 class ClusterSide(Struct, frozen=True, kw_only=True):
     """What a run on a cluster has beside others on workers."""
 
-    placer: Placer
+    placer: ClusterBackend
     lease_s: float
     journals: Journals
     placed: tuple[Placed, ...] = ()  # by an earlier driver of the run, and not over as far as is known
 
 
-class Telling(Struct, frozen=True, kw_only=True):
+class PlacementEvents(Struct, frozen=True, kw_only=True):
     """Whom it tells, on the loop."""
 
     warn: Callable[[str], None]
     say: Callable[[str], None]
     note: Callable[[RunFact], None]
-    room: Callable[[Room], None]  # what the run may fill at once
+    room: Callable[[NodeCapacity], None]  # what the run may fill at once
     waits: Callable[[str, str], None]  # (uuid, why): a job waits at the cluster
     has_taken_back: Callable[[], None]
     cannot_be: Callable[[Sequence[str], str], None]  # these jobs will never get a place, and why
@@ -58,20 +65,22 @@ class Telling(Struct, frozen=True, kw_only=True):
 class RunPlacing:
     """RunCalling."""
 
-    def __init__(self, kit: Kit, side: ClusterSide, store: TicketDesk, telling: Telling) -> None:
-        self._kit = kit
+    def __init__(
+        self, context: AgentContext, side: ClusterSide, store: AsyncStoreClient, telling: PlacementEvents
+    ) -> None:
+        self._context = context
         self._side = side
         self._store = store
         self._telling = telling
-        self._desk = PlacingDesk(side.placer, kit.loop)
-        self._lost = RunLostTickets(StoreWatch(side.lease_s, _LOST_EVERY_S), kit.host, side.journals)
+        self._desk = AsyncPlacer(side.placer, context.loop)
+        self._lost = RunLostTickets(StoreWatch(side.lease_s, _LOST_EVERY_S), context.host, side.journals)
         self._places = RunPlaces()
-        self._parcels: dict[str, Parcel] = {}  # of jobs that have not ended
+        self._parcels: dict[str, PlacementRequest] = {}  # of jobs that have not ended
         self._waiting: set[str] = set()  # of them, those that nobody has begun
         self._in_hand: set[str] = set()  # of those, the ones that are being placed
         self._placed_at_s: dict[str, float] = {}  # when the cluster last took it
         self._began_in: dict[str, str] = {}  # uuid -> id of the allocation where it last began
-        self._in_vain = PlacesInVain(side.placer.engine, lambda uuid: self._parcels[uuid].name)
+        self._in_vain = AllocationRetryLimit(side.placer.engine, lambda uuid: self._parcels[uuid].name)
         self._whys: dict[str, str] = {}  # by place
         self._tells_why = TellsWhy(side.placer.engine)
         self._told: set[str] = set()
@@ -88,15 +97,15 @@ class RunPlacing:
             self._add(placed)
         if self._side.placed:
             self._desk.ask(lambda placer: placer.follow(self._side.placed), lambda _: None, self._is_away)
-        self._kit.loop.add_timed(self)
+        self._context.loop.add_timed(self)
 
-    def call(self, parcels: Sequence[Parcel]) -> None:
+    def call(self, parcels: Sequence[PlacementRequest]) -> None:
         for parcel in parcels:
             self._parcels[parcel.uuid] = parcel
             self._waiting.add(parcel.uuid)
         self._next_placing_s = min(self._next_placing_s, time.monotonic() + self._pause_s)
 
-    def follow(self, parcels: Sequence[Parcel]) -> None:
+    def follow(self, parcels: Sequence[PlacementRequest]) -> None:
         self.call(parcels)
 
     def is_now(self, uuid: str, status: Status) -> None:
@@ -150,10 +159,10 @@ class RunPlacing:
             self._telling.warn(f"action {action + 1}: {error}")
             return
         self._is_away(error)
-        self._kit.loop.call(lambda: self.ask_for_nodes(action))
+        self._context.loop.call(lambda: self.ask_for_nodes(action))
 
     def close(self, *, is_over: bool) -> None:
-        self._kit.loop.remove_timed(self)
+        self._context.loop.remove_timed(self)
         self._desk.close(is_over=is_over)
         if is_over:
             self._note_ended(self._places.live, "closed")
@@ -205,7 +214,7 @@ class RunPlacing:
 
     # ---- placing ---------------------------------------------------------------------------------------
 
-    def _uncovered(self, now_s: float) -> list[Parcel]:
+    def _uncovered(self, now_s: float) -> list[PlacementRequest]:
         """Those that wait, for which there is no place, and which the cluster was not just given."""
         return [
             self._parcels[uuid]
@@ -215,7 +224,7 @@ class RunPlacing:
             and now_s - self._placed_at_s.get(uuid, -_UNCOVERED_S) >= _UNCOVERED_S
         ]
 
-    def _place(self, parcels: Sequence[Parcel]) -> None:
+    def _place(self, parcels: Sequence[PlacementRequest]) -> None:
         if not parcels:
             return
         self._is_placing = True
@@ -226,7 +235,7 @@ class RunPlacing:
             partial(self._could_not_place, parcels),
         )
 
-    def _has_placed(self, parcels: Sequence[Parcel], placed: Sequence[Placed]) -> None:
+    def _has_placed(self, parcels: Sequence[PlacementRequest], placed: Sequence[Placed]) -> None:
         self._is_there()
         now_s = time.monotonic()
         self._no_longer_in_hand(parcels)
@@ -255,12 +264,12 @@ class RunPlacing:
                     self._is_away,
                 )
 
-    def _no_longer_in_hand(self, parcels: Sequence[Parcel]) -> None:
+    def _no_longer_in_hand(self, parcels: Sequence[PlacementRequest]) -> None:
         if parcels:
             self._is_placing = False
         self._in_hand -= {parcel.uuid for parcel in parcels}
 
-    def _could_not_place(self, parcels: Sequence[Parcel], error: JoblensError) -> None:
+    def _could_not_place(self, parcels: Sequence[PlacementRequest], error: JoblensError) -> None:
         self._no_longer_in_hand(parcels)
         if not isinstance(error, InputError):
             self._is_away(error)
@@ -268,7 +277,7 @@ class RunPlacing:
         if not isinstance(error, PlanError):
             self._cannot_be(parcels, error)
             return
-        kinds: dict[tuple[object, ...], list[Parcel]] = {}
+        kinds: dict[tuple[object, ...], list[PlacementRequest]] = {}
         for parcel in parcels:
             kinds.setdefault((parcel.requirements, parcel.scheduler, parcel.spec_job), []).append(parcel)
         if len(kinds) == 1:
@@ -277,7 +286,7 @@ class RunPlacing:
         for alike in kinds.values():  # only one of them may be at fault
             self._place(alike)
 
-    def _cannot_be(self, parcels: Sequence[Parcel], error: JoblensError) -> None:
+    def _cannot_be(self, parcels: Sequence[PlacementRequest], error: JoblensError) -> None:
         self._telling.cannot_be([parcel.uuid for parcel in parcels], str(error))
         now_s = time.monotonic()
         self._placed_at_s.update((parcel.uuid, now_s) for parcel in parcels)
@@ -303,13 +312,13 @@ class RunPlacing:
             self._is_away(error)
         self._next_look_s = time.monotonic() + max(_LOOK_LATE_S, self._pause_s)
 
-    def _take_news(self, answer: tuple[Sequence[PlaceNews], Room | None]) -> None:
+    def _take_news(self, answer: tuple[Sequence[AllocationEvent], NodeCapacity | None]) -> None:
         self._is_looking = False
         news, room = answer
         if room is not None:
             self._telling.room(room)
         whys: dict[str, str] = {}
-        in_vain: list[tuple[PlaceNews, list[str]]] = []
+        in_vain: list[tuple[AllocationEvent, list[str]]] = []
         ended: dict[tuple[str, bool], list[str]] = {}
         for one in news:
             if one.state in (PlaceState.ENDED, PlaceState.GONE):
@@ -332,13 +341,13 @@ class RunPlacing:
             self._telling.say(line)
         self._next_look_s = time.monotonic() + (_LOOK_SOON_S if news else _LOOK_LATE_S)
 
-    def _is_gone(self, news: PlaceNews) -> bool:
+    def _is_gone(self, news: AllocationEvent) -> bool:
         """An allocation that failed after its job had ended ended with the exit code of the job."""
         return news.state is PlaceState.GONE and not (
             news.uuids and not any(uuid in self._parcels for uuid in news.uuids)
         )
 
-    def _tell_why(self, news: PlaceNews) -> dict[str, str]:
+    def _tell_why(self, news: AllocationEvent) -> dict[str, str]:
         """-> what is new of it"""
         why = news.reason
         placed = self._places.live.get(news.job_id)
@@ -364,7 +373,7 @@ class RunPlacing:
         parcels = self._parcels
         return {parcels[one].name if one in parcels else one: why for one, why in whys.items()}
 
-    def _has_ended(self, news: PlaceNews) -> list[str]:
+    def _has_ended(self, news: AllocationEvent) -> list[str]:
         """-> the jobs that waited for it in vain"""
         was_used = self._places.was_used(news.job_id)
         placed = self._places.remove(news.job_id)
@@ -413,7 +422,7 @@ class RunPlacing:
         if count:
             self._telling.has_taken_back()
 
-    def _tell_of(self, in_vain: Sequence[tuple[PlaceNews, Sequence[str]]]) -> None:
+    def _tell_of(self, in_vain: Sequence[tuple[AllocationEvent, Sequence[str]]]) -> None:
         for one in self._in_vain.count(in_vain):
             if one.warning:
                 self._telling.warn(one.warning)
@@ -423,12 +432,14 @@ class RunPlacing:
                 self._placed_at_s.update((uuid, now_s) for uuid in one.hopeless)
 
 
-def _more_allocations(queue: str, count: int, placer: Placer) -> list[Placed]:
+def _more_allocations(queue: str, count: int, placer: ClusterBackend) -> list[Placed]:
     assert isinstance(placer, ReplacesAllocations)
     return placer.more_allocations(queue, count)
 
 
-def _look(busy: Collection[str], placer: Placer) -> tuple[Sequence[PlaceNews], Room | None]:
+def _look(
+    busy: Collection[str], placer: ClusterBackend
+) -> tuple[Sequence[AllocationEvent], NodeCapacity | None]:
     if isinstance(placer, SparesPlaces):
         placer.are_busy(busy)
     return placer.look(), placer.room()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from joblens.model.clusters.placing import Placed, PlaceNews, PlaceState
+from joblens.model.clusters.placing import AllocationEvent, Placed, PlaceState
 from joblens.plan.slurm.terms import seconds_asked
 
 _SETTLE_S = 2.0  # for jobs of a lost allocation to be queued again
@@ -47,7 +47,7 @@ class ReplacedAllocations:
     def runs(self, job_id: str, now_s: float) -> None:
         self._began_at_s.setdefault(job_id, now_s)
 
-    def ended(self, placed: Placed, news: PlaceNews, now_s: float) -> None:
+    def ended(self, placed: Placed, news: AllocationEvent, now_s: float) -> None:
         if not _is_allocation(placed):
             return
         began_at_s = self._began_at_s.pop(news.job_id, None)

@@ -14,13 +14,13 @@ from joblens.agent.attempts.preparation import RUN_ATTEMPT_VARIABLES, PreparedAt
 from joblens.agent.attempts.reports import QueueReports
 from joblens.agent.clusters.calling import CallingByLabel, Ringing, RunCalling, WorkerCall
 from joblens.agent.clusters.lost_tickets import held_in_place
-from joblens.agent.clusters.placement import ClusterSide, RunPlacing, Telling
+from joblens.agent.clusters.placement import ClusterSide, PlacementEvents, RunPlacing
 from joblens.agent.measuring.outcome import not_started
 from joblens.agent.queue.endings import cut_off_with_place
-from joblens.agent.queue.store_client import TicketDesk
-from joblens.agent.session.context import ALL_JOBS, Kit
+from joblens.agent.queue.store_client import AsyncStoreClient
+from joblens.agent.session.context import ALL_JOBS, AgentContext
 from joblens.analysis.findings.codes import Code
-from joblens.model.clusters.placing import Parcel, PlaceEnding, Room
+from joblens.model.clusters.placing import NodeCapacity, PlaceEnding, PlacementRequest
 from joblens.model.delivery import FormerWorker, Order, RetryLost, Ticket, WorkerActions, WorkerInfo
 from joblens.model.errors import LaunchError
 from joblens.model.jobs.job import Attempt, Job, Record, Status
@@ -65,7 +65,7 @@ class RunTickets:
 
     def __init__(
         self,
-        kit: Kit,
+        context: AgentContext,
         side: QueueSide,
         reports: QueueReports,
         *,
@@ -76,12 +76,12 @@ class RunTickets:
         note_fact: Callable[[RunFact], None],
     ) -> None:
         self._worker_actions = worker_actions
-        self._kit = kit
+        self._context = context
         self._side = side
         self._reports = reports
         self._common_env = common_env
         self._user = user
-        owner = kit.owner
+        owner = context.owner
         self._me = WorkerInfo(
             name=f"driver-{owner.host}-{owner.pid}",
             host=owner.host,
@@ -91,12 +91,12 @@ class RunTickets:
             concurrency=0,
             any_user=True,
         )
-        self._desk = TicketDesk(side.store, kit.loop, note)
+        self._desk = AsyncStoreClient(side.store, context.loop, note)
         self._say = note
         self._note_fact = note_fact
         self._placing: RunPlacing | None = None  # on a cluster
         self._calling = self._make_calling(note_fact)
-        self._bundle: list[tuple[Job, Ticket, Parcel]] = []
+        self._bundle: list[tuple[Job, Ticket, PlacementRequest]] = []
         self._held: dict[str, Status] = {}  # jobs that have not ended, as they were last seen
         self._ending: set[str] = set()  # of them, those that this run wants to end
         self._lost_attempts: Counter[int] = Counter()  # with their workers, of each job of the plan
@@ -110,10 +110,10 @@ class RunTickets:
         self._has_begun = False
 
     def _make_calling(self, note_fact: Callable[[RunFact], None]) -> RunCalling:
-        side, loop = self._side, self._kit.loop
+        side, loop = self._side, self._context.loop
         if not isinstance(side.call, ClusterSide):
             return Ringing(side.call, lambda text: loop.call(lambda: side.warn(text)))
-        telling = Telling(
+        telling = PlacementEvents(
             warn=side.warn,
             say=self._say,
             note=note_fact,
@@ -123,7 +123,7 @@ class RunTickets:
             cannot_be=self._cannot_be,
             ended_with_place=self._ended_with_place,
         )
-        placing = self._placing = RunPlacing(self._kit, side.call, self._desk, telling)
+        placing = self._placing = RunPlacing(self._context, side.call, self._desk, telling)
         if side.call_labelled is None:
             return placing
         return CallingByLabel(
@@ -152,7 +152,7 @@ class RunTickets:
                 cwd=job.cwd,
                 folder=attempt.folder,
                 streams=attempt.streams,
-                secrets=self._kit.secrets.get(ALL_JOBS, NO_SECRETS).shown,
+                secrets=self._context.secrets.get(ALL_JOBS, NO_SECRETS).shown,
                 worker_actions=self._worker_actions,
             ),
             retry_lost=planned.retry_lost or self._side.retry_lost,
@@ -190,9 +190,9 @@ class RunTickets:
             self._has_begun = True
             self._desk.start()
             self._calling.start()
-            self._kit.loop.add_timed(self)
+            self._context.loop.add_timed(self)
 
-    def _queue(self, writes: Sequence[Write], parcels: Sequence[Parcel]) -> None:
+    def _queue(self, writes: Sequence[Write], parcels: Sequence[PlacementRequest]) -> None:
         """A store that is away is asked until it is back; writing twice changes nothing."""
 
         def then(_done: None) -> None:
@@ -240,7 +240,7 @@ class RunTickets:
                 self._reports.waits(uuid, f"waits for a worker with the label '{label}'")
         self._unserved = set(waiting)
 
-    def _take_room(self, room: Room) -> None:
+    def _take_room(self, room: NodeCapacity) -> None:
         self._reports.offered(float(room.places or 0), room.memory_bytes or 0)
 
     def _take_news(self, news: tuple[list[Record], dict[str, FormerWorker], float]) -> None:
@@ -340,7 +340,7 @@ class RunTickets:
         def ask(_deliveries: Deliveries) -> None:
             store = self._side.store
             if not store.withdraw(uuid):
-                store.apply([CancelAsked(uuid, self._kit.clock.now_us(), self._user)])
+                store.apply([CancelAsked(uuid, self._context.clock.now_us(), self._user)])
 
         def then(_done: None) -> None:
             self._calling.withdraw(uuid)
@@ -350,7 +350,7 @@ class RunTickets:
 
     def _cannot_be(self, uuids: Sequence[str], why: str) -> None:
         """Nobody will ever come for them: they end here, as jobs that could not be started."""
-        now_us = self._kit.clock.now_us()
+        now_us = self._context.clock.now_us()
 
         def end(deliveries: Deliveries) -> None:
             claims = deliveries.claim(self._me, list(uuids), _END_LEASE_S)
@@ -365,7 +365,7 @@ class RunTickets:
 
     def _ended_with_place(self, uuids: Collection[str], job_id: str, ending: PlaceEnding) -> None:
         """Their worker could not write how they ended, or gave them back. What it has written stays."""
-        now_us = self._kit.clock.now_us()
+        now_us = self._context.clock.now_us()
 
         def end(deliveries: Deliveries) -> None:
             held = held_in_place(deliveries, uuids, job_id)
@@ -394,7 +394,7 @@ class RunTickets:
     def close(self, *, is_over: bool) -> None:
         """What workers hold goes on, unless nothing is left of the run."""
         if self._has_begun:
-            self._kit.loop.remove_timed(self)
+            self._context.loop.remove_timed(self)
             self._calling.close(is_over=is_over and not self._held)
             self._desk.close()
             self._has_begun = False
@@ -420,8 +420,8 @@ def _changed(
     return [store.find(uuid) for uuid in changed], former, asked_s
 
 
-def _parcel(job: Job, planned: PlannedJob) -> Parcel:
-    return Parcel(
+def _parcel(job: Job, planned: PlannedJob) -> PlacementRequest:
+    return PlacementRequest(
         uuid=job.uuid,
         queue=job.queue,
         name=job.name,

@@ -121,7 +121,7 @@ class GroupReader:
         from joblens.agent.instruments.table import Watched
         from joblens.agent.measuring.meter import JobMeter
         from joblens.probes.cgroup.probe import CgroupProbe
-        from joblens.probes.proc.baselined import FromNowOn
+        from joblens.probes.proc.baselined import BaselinedProbe
         from joblens.probes.proc.kernel_files import list_pids
         from joblens.probes.proc.processes import ProcessesProbe
 
@@ -134,7 +134,7 @@ class GroupReader:
         probe: Probe = CgroupProbe(info.groups, info.layout)
         processes: Probe = ProcessesProbe(pids)
         if base is None:
-            probe, processes = FromNowOn(probe), FromNowOn(processes)
+            probe, processes = BaselinedProbe(probe), BaselinedProbe(processes)
         opened = instruments.open(
             Watched(job=job, main_pid=None, kind=info.layout, groups=info.groups, pids=pids)
         )

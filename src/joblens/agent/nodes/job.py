@@ -34,7 +34,7 @@ _PROLOG = "SLURM_TASK_PROLOG"
 _FILES = ("prolog", "nodes", "doors")
 
 
-class NodeDesk:
+class MultiNodeJob:
     """Of one attempt of one job. Also a DetailProbe: what is known of the other nodes so far."""
 
     name = "nodes"

@@ -9,11 +9,11 @@ from joblens.model.jobs.job import Job
 from joblens.ports.node_agents import NodeAgents
 
 if TYPE_CHECKING:  # most jobs run nowhere near a cluster
-    from joblens.agent.nodes.job import NodeDesk
-    from joblens.agent.session.context import Kit
+    from joblens.agent.nodes.job import MultiNodeJob
+    from joblens.agent.session.context import AgentContext
 
 
-class NodeDesks:
+class MultiNodeJobs:
     """`agents`: of what a cluster has given to this process; `by_doors`: of jobs that bring a way along."""
 
     def __init__(
@@ -36,19 +36,19 @@ class NodeDesks:
         """Before the job is started; on any thread."""
         self._doors[uuid] = doors
 
-    def __call__(self, kit: "Kit", job: Job) -> "NodeDesk | None":
+    def __call__(self, context: "AgentContext", job: Job) -> "MultiNodeJob | None":
         doors = self._doors.pop(job.uuid, None)
         agents = self._agents if doors is None else self._by_doors(doors)
         if agents is None or job.container is not None or job.attached:
             return None
-        from joblens.agent.nodes.job import NodeDesk
+        from joblens.agent.nodes.job import MultiNodeJob
 
         folder = self._shared_dir if doors is None else ""
-        return NodeDesk(
+        return MultiNodeJob(
             job,
             agents,
-            kit.clock,
-            folder or kit.spool_dir,
+            context.clock,
+            folder or context.spool_dir,
             cgroup_parent=self._parent,
             is_seen_by_all=bool(folder),
         )

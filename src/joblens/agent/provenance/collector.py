@@ -64,7 +64,7 @@ class _Asked:
         self.wants_digests = wants_digests
 
 
-class ProvenanceDesk:
+class ProvenanceCollector:
     """`begin` when a job starts, `follow` when that is written, `complete` when it has ended. From any
     thread."""
 

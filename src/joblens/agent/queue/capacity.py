@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from joblens.agent.queue.claimed_jobs import ClaimedJob
-from joblens.model.clusters.placing import Room
+from joblens.model.clusters.placing import NodeCapacity
 
 _AHEAD_S = 0.1  # of work that may lie behind what runs, for each place
 _MOST_AHEAD = 48
@@ -22,7 +22,7 @@ class Taken(Struct):
     is_behind: bool = False
 
 
-class HeldPlaces:
+class WorkerCapacity:
     def __init__(
         self,
         concurrency: int,
@@ -68,19 +68,21 @@ class HeldPlaces:
         room = most - self._behind
         return self.free + (room if room > 0 and (self.free or 2 * room >= most) else 0)
 
-    def room(self) -> Room:
+    def room(self) -> NodeCapacity:
         """What is free now, of what is counted."""
-        return Room(
+        return NodeCapacity(
             memory_bytes=None if self._memory_bytes is None else self._free_bytes,
             gpus=None if self._gpus is None else len(self._free_gpus),
             time_s=self._time_s(),
             usual_s=self._usual_s,
         )
 
-    def whole(self) -> Room:
+    def whole(self) -> NodeCapacity:
         """What a job could have at most, once the others have ended."""
         gpus = None if self._gpus is None else len(self._gpus)
-        return Room(memory_bytes=self._memory_bytes, gpus=gpus, time_s=self._time_s(), usual_s=self._usual_s)
+        return NodeCapacity(
+            memory_bytes=self._memory_bytes, gpus=gpus, time_s=self._time_s(), usual_s=self._usual_s
+        )
 
     def _time_s(self) -> float | None:
         return None if self._ends_at_s is None else max(0.0, self._ends_at_s - time.monotonic())

@@ -11,7 +11,7 @@ from joblens.agent.queue.leases import TicketKeeping
 from joblens.agent.queue.leftovers import Leftovers
 from joblens.agent.queue.store_watch import lease_now_s
 from joblens.agent.queue.worker_plan import WorkerPlan
-from joblens.model.clusters.placing import Room, is_for_any_worker
+from joblens.model.clusters.placing import NodeCapacity, is_for_any_worker
 from joblens.model.delivery import Claim, WorkerInfo
 from joblens.ports.deliveries import Deliveries
 
@@ -34,12 +34,16 @@ class Claiming:
         self._leftovers = leftovers
         self._last_patient_s = 0.0
 
-    def these(self, uuids: Sequence[str], room: Room | None, deliveries: Deliveries) -> Claimed:
+    def these(self, uuids: Sequence[str], room: NodeCapacity | None, deliveries: Deliveries) -> Claimed:
         plan = self._plan
         return self._claim(lambda: deliveries.claim(plan.info, uuids, plan.lease_s, room=room))
 
     def oldest(
-        self, most: int, older_than_s: float, rooms: tuple[Room, Room] | None, deliveries: Deliveries
+        self,
+        most: int,
+        older_than_s: float,
+        rooms: tuple[NodeCapacity, NodeCapacity] | None,
+        deliveries: Deliveries,
     ) -> Claimed:
         """`rooms`: what is free now, and what would be if nothing ran."""
         info = self._plan.info
@@ -55,7 +59,7 @@ class Claiming:
         info: WorkerInfo,
         most: int,
         older_than_s: float,
-        rooms: tuple[Room, Room] | None,
+        rooms: tuple[NodeCapacity, NodeCapacity] | None,
         deliveries: Deliveries,
     ) -> list[Claim]:
         lease_s = self._plan.lease_s

@@ -7,7 +7,7 @@ from joblens.agent.attempts.slots import RunSlots
 from joblens.agent.queue.capacity import Taken
 from joblens.agent.queue.claimed_jobs import ClaimedJob
 from joblens.agent.queue.worker_plan import WorkerPlan
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.loop import SlotPlan
 
 _SLOTS = "worker:slots"
@@ -15,17 +15,17 @@ _SLOTS_EVERY_S = 1.0
 
 
 class WorkerHosts:
-    def __init__(self, plan: WorkerPlan, kit: Kit, reports: RunReports) -> None:
-        self._kit = kit
+    def __init__(self, plan: WorkerPlan, context: AgentContext, reports: RunReports) -> None:
+        self._context = context
         slots = SlotPlan(
             width=1,
             logs_dir=plan.logs_dir,
             output_max_bytes=plan.output_max_bytes,
             accounting=plan.accounting,
         )
-        self._slots = RunSlots(kit, slots, reports, plan.end_signal)
+        self._slots = RunSlots(context, slots, reports, plan.end_signal)
         self._sessions = RunSessions(
-            kit,
+            context,
             plan.environ,
             reports,
             accounting=plan.accounting,
@@ -34,10 +34,10 @@ class WorkerHosts:
         )
 
     def begin_samples(self) -> None:
-        self._kit.sampler.add(_SLOTS, _SLOTS_EVERY_S)
+        self._context.sampler.add(_SLOTS, _SLOTS_EVERY_S)
 
     def end_samples(self) -> None:
-        self._kit.sampler.remove(_SLOTS)
+        self._context.sampler.remove(_SLOTS)
 
     def take_sample(self, name: str) -> None:
         """On the sampler's thread."""

@@ -9,13 +9,13 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from joblens.agent.queue.store_client import TicketDesk
+from joblens.agent.queue.store_client import AsyncStoreClient
 from joblens.agent.queue.store_watch import lease_now_s
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.model.delivery import Claim, Holding, Renewal, WorkerInfo
 from joblens.model.errors import BrokerError, JoblensError
 from joblens.model.jobs.job import Record, Status
-from joblens.ports.bell import Bell
+from joblens.ports.broker import Notifier
 from joblens.ports.deliveries import Deliveries
 
 _RENEWALS_A_LEASE = 4
@@ -59,17 +59,17 @@ class TicketKeeping:
         self,
         info: WorkerInfo,
         lease_s: float,
-        desk: TicketDesk,
-        kit: Kit,
+        desk: AsyncStoreClient,
+        context: AgentContext,
         keeper: Keeper,
-        bell: Bell | None,
+        bell: Notifier | None,
         ends_wait_s: float = 0.0,
     ) -> None:
         """`ends_wait_s`: for so long it is not written how a job has ended."""
         self._info = info
         self._lease_s = lease_s
         self._desk = desk
-        self._kit = kit
+        self._context = context
         self._keeper = keeper
         self._bell = bell
         self.held: dict[str, int] = {}  # uuid -> fence
@@ -282,7 +282,7 @@ class TicketKeeping:
         anothers: set[str] = set()
         if len(ended) < len(asked):
             with contextlib.suppress(JoblensError):  # reading brings in what waits in the journal
-                self._kit.recorder.read(lambda store: store.cancel_requests())
+                self._context.recorder.read(lambda store: store.cancel_requests())
             held = deliveries.holdings(near=self._info)
             mine = {(one.uuid, one.fence) for one in held if one.worker == self._info.name}
             open_ = {uuid: fence for uuid, fence in asked.items() if uuid not in ended}

@@ -9,7 +9,7 @@ from msgspec import Struct
 from joblens.agent.queue.leases import Keeper, TicketKeeping
 from joblens.agent.queue.leftovers import Leftovers
 from joblens.agent.queue.lost_claims import is_lost, workers_ended_here
-from joblens.agent.queue.store_client import TicketDesk
+from joblens.agent.queue.store_client import AsyncStoreClient
 from joblens.agent.queue.store_watch import StoreWatch
 from joblens.model.delivery import Holding, WorkerInfo
 from joblens.model.jobs.job import Status
@@ -56,7 +56,7 @@ class LostWorkers:
         self,
         info: WorkerInfo,
         host: HostFacts,
-        desk: TicketDesk,
+        desk: AsyncStoreClient,
         keeping: TicketKeeping,
         keeper: Keeper,
         watch: StoreWatch,

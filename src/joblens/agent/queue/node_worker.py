@@ -24,8 +24,8 @@ class NodeWorker(QueueWorker):
     ) -> None:
         """Before `take` of the same job: the devices that whoever brings it has for it, where it is by the
         cluster's word, and a way to its other nodes."""
-        if doors is not None and self._kit.nodes is not None:
-            self._kit.nodes.lend(uuid, doors)
+        if doors is not None and self._context.nodes is not None:
+            self._context.nodes.lend(uuid, doors)
         if placement is not None:
             self._fences.place(uuid, placement)
         if gpus is not None:
@@ -33,11 +33,11 @@ class NodeWorker(QueueWorker):
 
     def set_places(self, places: int) -> None:
         """That it has from now on. What runs in places that are gone goes on."""
-        self._kit.loop.call(partial(self._set_places, places))
+        self._context.loop.call(partial(self._set_places, places))
 
     def let_go(self, uuid: str) -> None:
         """Whoever brought it is gone: it ends, and others may have it. Nothing, when it is not held."""
-        self._kit.loop.call(partial(self._let_go, uuid))
+        self._context.loop.call(partial(self._let_go, uuid))
 
     def _set_places(self, places: int) -> None:
         self._places.set_places(places)
@@ -70,5 +70,5 @@ class NodeWorker(QueueWorker):
             self._view.has_run(uuid, outcome.duration_s)
 
     def take(self, uuid: str, settled: Callable[[], None]) -> None:
-        self._kit.loop.call(partial(self._forgone.discard, uuid))  # it has been brought once more
+        self._context.loop.call(partial(self._forgone.discard, uuid))  # it has been brought once more
         super().take(uuid, settled)

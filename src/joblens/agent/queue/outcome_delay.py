@@ -24,7 +24,7 @@ class _Held(Struct):
     writes: list[Write]
 
 
-class HeldEnds:
+class OutcomeDelay:
     def __init__(self, hold_s: float, recorder: Recorder, loop: Loop) -> None:
         self._hold_s = hold_s
         self._recorder = recorder

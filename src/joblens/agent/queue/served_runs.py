@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from joblens.agent.attempts.preparation import PreparedAttempt, safe_name
 from joblens.agent.queue.claimed_jobs import ClaimedJob, ClaimedJobs
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.model.delivery import WorkerActions, WorkerCommand
 from joblens.model.errors import UnknownRun
 from joblens.model.jobs.job import Outcome, Status
@@ -46,7 +46,7 @@ class ServedRuns:
     def __init__(
         self,
         worker: str,
-        kit: Kit,
+        context: AgentContext,
         maker: ClaimedJobs,
         *,
         start: Callable[[PreparedAttempt], None],
@@ -54,7 +54,7 @@ class ServedRuns:
     ) -> None:
         """`start` carries out a command and then calls `ended`. `is_ready` is called when jobs may begin."""
         self._worker = worker
-        self._kit = kit
+        self._context = context
         self._maker = maker
         self._start = start
         self._tell_ready = is_ready
@@ -110,8 +110,8 @@ class ServedRuns:
         if not runs or self._is_asking or time.monotonic() < self._next_poll_s:
             return
         self._is_asking = True
-        loop = self._kit.loop
-        self._kit.recorder.ask(
+        loop = self._context.loop
+        self._context.recorder.ask(
             lambda store: [run for run in runs if _is_over(store, run)],
             lambda over: loop.call(partial(self._take_answer, over)),
             lambda _error: loop.call(partial(self._take_answer, [])),
@@ -141,7 +141,7 @@ class ServedRuns:
             attempt = self._attempt(service.actions, service.commands[0])
             service.uuid = attempt.job.uuid
             self._unrecorded.add(service.uuid)
-            self._kit.add_secrets(service.secrets, service.uuid)
+            self._context.add_secrets(service.secrets, service.uuid)
             self._start(attempt)
         elif service.is_leaving:
             self._services.pop(service.actions.run, None)
@@ -152,8 +152,8 @@ class ServedRuns:
             command.job,
             uuid=new_uuid(),
             name=name,
-            created_at_us=self._kit.clock.now_us(),
-            created_by=self._kit.owner,
+            created_at_us=self._context.clock.now_us(),
+            created_by=self._context.owner,
             cwd=self._maker.here(command.job.cwd),
         )
         folder = f"{self._maker.here(command.folder)}@{safe_name(self._worker)}"
@@ -161,8 +161,8 @@ class ServedRuns:
 
     def _note(self, service: _Service, done: WorkerCommand, uuid: str, status: Status) -> None:
         fact = ActionRan(done.action, done.command, uuid, status, self._worker)
-        event = RunEvent(new_uuid(), service.actions.run, self._kit.clock.now_us(), fact)
-        self._kit.recorder.put([RunNoted(event)])
+        event = RunEvent(new_uuid(), service.actions.run, self._context.clock.now_us(), fact)
+        self._context.recorder.put([RunNoted(event)])
 
 
 def _is_over(store: Store, run: str) -> bool:

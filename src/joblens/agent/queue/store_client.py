@@ -19,7 +19,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
 _TRIES_AT_THE_END = 2  # what was under way, and what is to be given back
 
 
-class TicketDesk:
+class AsyncStoreClient:
     """One question after the other, in the order they were asked. Answers come on the loop."""
 
     def __init__(

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Protocol
 
 from joblens.agent.queue.broker_presence import BrokerPresence
-from joblens.agent.queue.capacity import HeldPlaces
+from joblens.agent.queue.capacity import WorkerCapacity
 from joblens.agent.queue.claiming import Claimed, Claiming
 from joblens.agent.queue.heard_tickets import HeardTickets
-from joblens.agent.queue.store_client import TicketDesk
+from joblens.agent.queue.store_client import AsyncStoreClient
 from joblens.agent.queue.worker_plan import WorkerPlan
 from joblens.agent.runtime.loop import Loop
-from joblens.model.clusters.placing import Room
+from joblens.model.clusters.placing import NodeCapacity
 
 _MOST_AT_ONCE = 64  # tickets a claim asks for
 _STORE_PATIENCE_S = 60.0
@@ -30,7 +30,7 @@ class Seeker(Protocol):
         ...
 
     def is_busy(self) -> bool:
-        """Room will become free."""
+        """NodeCapacity will become free."""
         ...
 
     def has_missed(self, uuids: Sequence[str]) -> None:
@@ -44,9 +44,9 @@ class TicketSearch:
     def __init__(
         self,
         plan: WorkerPlan,
-        desk: TicketDesk,
+        desk: AsyncStoreClient,
         claiming: Claiming,
-        places: HeldPlaces,
+        places: WorkerCapacity,
         broker: BrokerPresence,
         loop: Loop,
         seeker: Seeker,
@@ -113,7 +113,7 @@ class TicketSearch:
             partial(self._could_not_claim, batch),
         )
 
-    def _has_claimed(self, batch: _Batch, room: Room | None, claimed: Claimed) -> None:
+    def _has_claimed(self, batch: _Batch, room: NodeCapacity | None, claimed: Claimed) -> None:
         self.is_asking = False
         got = {claim.job.uuid for claim in claimed.claims}
         missed = [uuid for uuid, _ in batch if uuid not in got and uuid not in self._claimed]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from joblens.agent.measuring.outcome import not_started
 from joblens.agent.queue.broker_presence import BrokerPresence
-from joblens.agent.queue.capacity import HeldPlaces
+from joblens.agent.queue.capacity import WorkerCapacity
 from joblens.agent.queue.claimed_jobs import ClaimedJob
 from joblens.agent.queue.claiming import Claimed, Claiming
 from joblens.agent.queue.clearing import ClearedClaims
@@ -29,62 +29,66 @@ from joblens.agent.queue.hosts import WorkerHosts
 from joblens.agent.queue.leases import TicketKeeping
 from joblens.agent.queue.leftovers import Leftovers
 from joblens.agent.queue.lost_workers import Journals, LostWorkers, look_every_s
-from joblens.agent.queue.outcome_delay import HeldEnds
+from joblens.agent.queue.outcome_delay import OutcomeDelay
 from joblens.agent.queue.served_runs import ServedRuns
-from joblens.agent.queue.store_client import TicketDesk
+from joblens.agent.queue.store_client import AsyncStoreClient
 from joblens.agent.queue.store_watch import StoreWatch
 from joblens.agent.queue.ticket_search import TicketSearch
 from joblens.agent.queue.worker_plan import Fences, WorkerPlan, WorkerView
 from joblens.agent.runtime.loop import Timed
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.model.clusters.placing import PlaceEnding
 from joblens.model.delivery import Claim
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.jobs.job import Attempt, Job, Outcome, Record, Status
 from joblens.model.redaction.secrets import SecretValues
 from joblens.model.writes import JobEnded
-from joblens.ports.bell import Bell
+from joblens.ports.broker import Notifier
 from joblens.ports.deliveries import Deliveries
 
 
 class QueueWorker:
-    """ports.bell.Taker, Seeker of tickets, and RunReports for those who carry out its jobs."""
+    """ports.bell.MessageHandler, Seeker of tickets, and RunReports for those who carry out its jobs."""
 
     def __init__(  # noqa: PLR0913 - what it stands on and whom it asks
         self,
         plan: WorkerPlan,
-        kit: Kit,
+        context: AgentContext,
         deliveries: Deliveries,
         claimed: dict[str, ClaimedJob],
         fences: Fences,
         *,
-        bell: Bell | None = None,
+        bell: Notifier | None = None,
         view: WorkerView | None = None,
         may_leave: Callable[[], bool] = lambda: True,
         journals: Journals | None = None,
     ) -> None:
-        """`claimed` is shared with whoever completes records, `fences` stamps what is written. `kit` puts
+        """`claimed` is shared with whoever completes records, `fences` stamps what is written. `context` puts
         jobs on a leash. `may_leave` is asked when it was idle for long enough."""
         self._plan = plan
-        self._kit = kit
+        self._context = context
         self._view = view or WorkerView()
         self._fences = fences
         self._may_leave = may_leave
         self._claimed = claimed
         self._maker = plan.maker()
-        self._places = HeldPlaces(
+        self._places = WorkerCapacity(
             plan.info.concurrency, memory_bytes=plan.memory_bytes, gpus=plan.gpus, ends_at_s=plan.ends_at_s
         )
         every_s = look_every_s(plan.lease_s)
         watch = StoreWatch(plan.lease_s, every_s)
-        self._desk = TicketDesk(deliveries, kit.loop, self._view.note, watch)
-        self._keeping = TicketKeeping(plan.info, plan.lease_s, self._desk, kit, self, bell, plan.ends_wait_s)
-        self._ends = HeldEnds(plan.ends_wait_s, kit.recorder, kit.loop) if plan.ends_wait_s else None
-        self._leftovers = Leftovers(kit.spool_dir, kit.host, kit.loop)
+        self._desk = AsyncStoreClient(deliveries, context.loop, self._view.note, watch)
+        self._keeping = TicketKeeping(
+            plan.info, plan.lease_s, self._desk, context, self, bell, plan.ends_wait_s
+        )
+        self._ends = (
+            OutcomeDelay(plan.ends_wait_s, context.recorder, context.loop) if plan.ends_wait_s else None
+        )
+        self._leftovers = Leftovers(context.spool_dir, context.host, context.loop)
         self._clearing = ClearedClaims(self._leftovers, self._keeping, self._has_cleared)
         self._others = LostWorkers(
             plan.info,
-            kit.host,
+            context.host,
             self._desk,
             self._keeping,
             self,
@@ -93,14 +97,14 @@ class QueueWorker:
             journals or Journals(),
             lease_s=plan.lease_s,
         )
-        self._hosts = WorkerHosts(plan, kit, self)
+        self._hosts = WorkerHosts(plan, context, self)
         self._served = ServedRuns(
-            plan.info.name, kit, self._maker, start=self._hosts.start_beside, is_ready=self._fill
+            plan.info.name, context, self._maker, start=self._hosts.start_beside, is_ready=self._fill
         )
         self._broker = BrokerPresence(self._view.note)
         claiming = Claiming(plan, self._keeping, self._maker, self._leftovers)
         self._search = TicketSearch(
-            plan, self._desk, claiming, self._places, self._broker, kit.loop, self, claimed
+            plan, self._desk, claiming, self._places, self._broker, context.loop, self, claimed
         )
         self._heard = self._search.heard
         for uuid in plan.tickets:
@@ -118,20 +122,20 @@ class QueueWorker:
 
     def run(self) -> None:
         """Until it has been idle for long enough, or was asked to end and its jobs have ended."""
-        kit = self._kit
+        context = self._context
         self._desk.start()
         everyone: list[Timed] = [self, self._keeping, self._others, self._served]
         if self._ends is not None:
             everyone.append(self._ends)
         for timed in everyone:
-            kit.loop.add_timed(timed)
+            context.loop.add_timed(timed)
         self._hosts.begin_samples()
         self._search.begin()
         try:
-            kit.loop.run_until(self._is_done)
+            context.loop.run_until(self._is_done)
         finally:
             for timed in everyone:
-                kit.loop.remove_timed(timed)
+                context.loop.remove_timed(timed)
             self._hosts.end_samples()
             if self._ends is not None:
                 self._ends.open()
@@ -140,7 +144,7 @@ class QueueWorker:
     def _leave(self) -> None:
         """Nothing runs any more, unless this process cannot go on: then others are to run it."""
         for uuid in list(self._running):
-            self._kit.recorder.muted.add(uuid)
+            self._context.recorder.muted.add(uuid)
             self._unwanted.add(uuid)
         self._clearing.give_back_all()
         unbegun = {held.uuid for held in self._waiting}
@@ -241,7 +245,7 @@ class QueueWorker:
         """A job with an allocation of its own had all of its time; of a shared one it had what was left."""
         claims = {uuid: held.claim for uuid, held in self._claimed.items()}
         claims |= self._keeping.settling  # they may just have ended by the same signal
-        now_us = self._kit.clock.now_us()
+        now_us = self._context.clock.now_us()
         return {
             uuid: claim.job
             for uuid, claim in claims.items()
@@ -264,12 +268,12 @@ class QueueWorker:
                 self.drop(uuid)
         over = self._claimed.keys() - self._running.keys() - set(but) if self._ends is not None else ()
         for uuid in over:
-            self._kit.recorder.muted.add(uuid)
+            self._context.recorder.muted.add(uuid)
             self._unwanted.add(uuid)
         for uuid in self._ends.catch(but) if self._ends is not None else ():
             ended = self._keeping.forget_end(uuid)
             if ended is not None:
-                self._kit.recorder.muted.add(uuid)
+                self._context.recorder.muted.add(uuid)
                 self._return(ended[1], ended[0].attempt)
 
     # ---- messages ------------------------------------------------------------------------------------
@@ -279,7 +283,7 @@ class QueueWorker:
         self._heard.put(uuid, settled)
         if not self._is_called:
             self._is_called = True
-            self._kit.loop.call(self._claim_called)
+            self._context.loop.call(self._claim_called)
 
     def broker_is_there(self) -> None:
         """On the thread that hears."""
@@ -288,7 +292,7 @@ class QueueWorker:
     def broker_is_away(self, why: str) -> None:
         """On the thread that hears. The store alone has to do for now."""
         self._broker.goes(why)
-        self._kit.loop.call(self.look_now)
+        self._context.loop.call(self.look_now)
 
     def _claim_called(self) -> None:
         self._is_called = False
@@ -331,27 +335,27 @@ class QueueWorker:
             self._keeping.give_back({uuid: claim.fence})
             return
         self._fences.hold(uuid, claim.fence)
-        self._kit.recorder.muted.discard(uuid)
+        self._context.recorder.muted.discard(uuid)
         self._keeping.hold(claim, asked_at_s)
         try:
             held = self._maker.prepare(claim)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one job, the others go on
             self._cannot_begin(claim, error)
             return
-        self._kit.add_secrets(SecretValues(claim.ticket.order.secrets), uuid)
+        self._context.add_secrets(SecretValues(claim.ticket.order.secrets), uuid)
         self._claimed[uuid] = held
         self._waiting.append(held)
 
     def _cannot_begin(self, claim: Claim, error: Exception) -> None:
         if not isinstance(error, JoblensError):
             error = LaunchError(f"it cannot be made ready: {type(error).__name__}: {error}")
-        outcome = not_started(claim.job, error, self._kit.clock.now_us())
+        outcome = not_started(claim.job, error, self._context.clock.now_us())
         self._write_end(claim, replace(outcome, worker=self._plan.info.name))
 
     def _write_end(self, claim: Claim, outcome: Outcome) -> None:
         """Of a job that never began."""
         record = Record(status=outcome.status, job=claim.job, outcome=outcome)
-        recorder, loop = self._kit.recorder, self._kit.loop
+        recorder, loop = self._context.recorder, self._context.loop
         has_ended = partial(self._keeping.has_ended, record, claim)
         recorder.put([JobEnded(claim.job.uuid, outcome)], then=partial(loop.call, has_ended))
 
@@ -408,7 +412,7 @@ class QueueWorker:
             self._has_dropped(held, None)
         else:
             self._claimed.pop(uuid, None)
-            now_us = self._kit.clock.now_us()
+            now_us = self._context.clock.now_us()
             self._write_end(held.claim, cancelled_before_start(now_us, self._plan.info.name))
         self._fill()
 
@@ -435,14 +439,14 @@ class QueueWorker:
 
     def _return(self, claim: Claim, attempt: Attempt | None) -> None:
         uuid = claim.job.uuid
-        has_counted = is_spent(self._plan, claim, attempt, self._kit.clock.now_us())
+        has_counted = is_spent(self._plan, claim, attempt, self._context.clock.now_us())
         self._keeping.give_back({uuid: claim.fence}, [uuid] if has_counted else ())
 
     # ---- what the store tells --------------------------------------------------------------------------
 
     def drop(self, uuid: str) -> None:
         """Somebody else has it, or is to have it: it ends, and nothing of it is written any more."""
-        self._kit.recorder.muted.add(uuid)
+        self._context.recorder.muted.add(uuid)
         self._unwanted.add(uuid)
         self._end_job(uuid, at_once=True)
 
@@ -451,7 +455,7 @@ class QueueWorker:
         twice. From any thread."""
         held = self._claimed.get(uuid)
         if held is not None and not must_not_run_twice(held.claim):
-            self._kit.recorder.muted.add(uuid)
+            self._context.recorder.muted.add(uuid)
             self._unwanted.add(uuid)
 
     def cancel(self, uuid: str) -> None:
@@ -481,7 +485,7 @@ class QueueWorker:
 
     def was_given_back(self, uuid: str) -> None:
         self._fences.drop(uuid)
-        self._kit.recorder.muted.discard(uuid)
+        self._context.recorder.muted.discard(uuid)
         self._view.let_go([uuid])
 
     def has_renewed(self) -> None:

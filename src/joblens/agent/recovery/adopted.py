@@ -19,7 +19,7 @@ from joblens.agent.measuring.meter import COUNTERS, JobMeter
 from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.recovery.settling import Circumstances, Seen, standing_groups
 from joblens.agent.runtime.owners import is_running
-from joblens.agent.session.context import Kit, watch_name
+from joblens.agent.session.context import AgentContext, watch_name
 from joblens.agent.slots.after_kill import without_peak
 from joblens.agent.terminal.output import NOTHING_NEW, OutputFiles
 from joblens.engine.life.job_life import (
@@ -57,20 +57,20 @@ class AdoptedJob:
         self,
         record: Record,
         seen: Seen,
-        kit: Kit,
+        context: AgentContext,
         recovery: Recovery,
         on_end: Callable[["AdoptedJob"], None],
     ) -> None:
         """`seen`: in the store."""
         assert record.attempt is not None
-        self._attempt = replace(record.attempt, owner=kit.owner)
+        self._attempt = replace(record.attempt, owner=context.owner)
         self.record = replace(record, attempt=self._attempt)
         self.job = record.job
-        self._kit = kit
+        self._context = context
         self._recovery = recovery
         self._on_end = on_end
         self._groups = standing_groups(self._attempt)
-        self._container = hold_of(record.job, kit.spool_dir)
+        self._container = hold_of(record.job, context.spool_dir)
         if self._container is not None:
             self._container.processes.groups = self._groups
             self._container.processes.tell_client = self._signal_main
@@ -96,18 +96,18 @@ class AdoptedJob:
         self.is_over = False
 
     def _open_meter(self) -> JobMeter:
-        accountant = self._kit.accountant
+        accountant = self._context.accountant
         if self._container is not None:
             return accountant.meter_of(self._container.probe(), self._pids)
         return accountant.meter(self._groups, self._attempt.launcher_pid or 0)
 
     def _open_instruments(self, stored: Sequence[tuple[int, Sample]], earlier: Details) -> DetailTaker:
-        opened = self._kit.instruments.open(self._watched(stored, earlier))
+        opened = self._context.instruments.open(self._watched(stored, earlier))
         probes, details = opened.probes, opened.details
         if self._container is not None:
             probes, details = self._container.bound(probes), (*details, self._container.facts())
         self._meter.others = OtherProbes(probes)
-        return DetailTaker(self.job.uuid, details, self._kit.recorder.put, earlier)
+        return DetailTaker(self.job.uuid, details, self._context.recorder.put, earlier)
 
     def _watched(self, stored: Sequence[tuple[int, Sample]], earlier: Details) -> Watched:
         groups = self._groups
@@ -125,25 +125,25 @@ class AdoptedJob:
 
     def start(self) -> None:
         """From here on this process is the owner."""
-        kit, attempt = self._kit, self._attempt
-        kit.recorder.put([JobStarted(self.job.uuid, attempt)])
+        context, attempt = self._context, self._attempt
+        context.recorder.put([JobStarted(self.job.uuid, attempt)])
         self._feed(Started())
-        kit.loop.add_timed(self)
+        context.loop.add_timed(self)
         self._launcher_fd = _hold(attempt.launcher_pid, attempt.launcher_start_ticks)
         if self._launcher_fd < 0:
-            kit.loop.call(self._launcher_ended)
+            context.loop.call(self._launcher_ended)
             return
-        kit.loop.watch(self._launcher_fd, self._launcher_ended)
+        context.loop.watch(self._launcher_fd, self._launcher_ended)
         if attempt.pid is not None:
             self._main_fd = _hold(attempt.pid, attempt.pid_start_ticks)
             if self._main_fd >= 0:
-                kit.loop.watch(self._main_fd, self._main_ended)
+                context.loop.watch(self._main_fd, self._main_ended)
             else:
                 self._main_ended()
         if self.job.monitor:
-            kit.sampler.add(self.job.uuid, self.job.interval_s)
+            context.sampler.add(self.job.uuid, self.job.interval_s)
         if self._watch:
-            kit.sampler.add(watch_name(self.job.uuid), self._watch.interval_s)
+            context.sampler.add(watch_name(self.job.uuid), self._watch.interval_s)
 
     @property
     def was_asked_to_stop(self) -> bool:
@@ -171,7 +171,7 @@ class AdoptedJob:
     def take_sample(self) -> None:
         sample = self._read(self._meter.sample)
         if sample is not None:
-            self._kit.recorder.put([SamplesTaken(self.job.uuid, self._next_index, (sample,))])
+            self._context.recorder.put([SamplesTaken(self.job.uuid, self._next_index, (sample,))])
             self._next_index += 1
             self._details.tick()
 
@@ -179,7 +179,7 @@ class AdoptedJob:
         sample = self._read(self._meter.look)
         cause = self._watch.judge(sample) if sample is not None else None
         if cause is not None:
-            self._kit.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
+            self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
 
     def _limit_watch(self) -> LimitWatch:
         """For limits that the kernel does not enforce."""
@@ -233,36 +233,38 @@ class AdoptedJob:
         if self.is_over:
             return
         self.is_over = True
-        kit, uuid = self._kit, self.job.uuid
+        context, uuid = self._context, self.job.uuid
         self._main_fd = self._let_go(self._main_fd)
         self._launcher_fd = self._let_go(self._launcher_fd)
         with contextlib.suppress(OSError):  # it is a child where this process was restarted in place
             os.waitpid(self._attempt.launcher_pid or 0, os.WNOHANG)
-        kit.loop.remove_timed(self)
-        kit.sampler.remove(uuid)
-        kit.sampler.remove(watch_name(uuid))
+        context.loop.remove_timed(self)
+        context.sampler.remove(uuid)
+        context.sampler.remove(watch_name(uuid))
         self._details.tick(final=True)
-        kit.recorder.ask(
+        context.recorder.ask(
             lambda store: store.samples(uuid),
-            lambda samples: kit.loop.call(partial(self._settle, samples)),
-            lambda _error: kit.loop.call(partial(self._settle, [])),  # its totals are in the groups
+            lambda samples: context.loop.call(partial(self._settle, samples)),
+            lambda _error: context.loop.call(partial(self._settle, [])),  # its totals are in the groups
         )
 
     def _settle(self, samples: list[tuple[int, Sample]]) -> None:
-        kit, uuid = self._kit, self.job.uuid
+        context, uuid = self._context, self.job.uuid
         how = Circumstances(cause=self._life.cause, leftovers=self._life.leftovers)
         seen = Seen(samples, self._details.latest, self._meter, self._next_index)
-        kit.recorder.put([self._completed(write) for write in self._recovery.settle(self.record, seen, how)])
+        context.recorder.put(
+            [self._completed(write) for write in self._recovery.settle(self.record, seen, how)]
+        )
         self._details.close()
         self._recovery.forget(uuid)
-        kit.recorder.ask(
+        context.recorder.ask(
             lambda store: store.find(uuid),
-            lambda record: kit.loop.call(partial(self._settled, record)),
-            lambda _error: kit.loop.call(partial(self._settled, self.record)),
+            lambda record: context.loop.call(partial(self._settled, record)),
+            lambda _error: context.loop.call(partial(self._settled, self.record)),
         )
 
     def _completed(self, write: Write) -> Write:
-        complete = self._kit.complete
+        complete = self._context.complete
         if complete is None or not isinstance(write, JobEnded):
             return write
         record = complete(replace(self.record, status=write.outcome.status, outcome=write.outcome))
@@ -274,7 +276,7 @@ class AdoptedJob:
 
     def _let_go(self, descriptor: int) -> int:
         if descriptor >= 0:
-            self._kit.loop.unwatch(descriptor)
+            self._context.loop.unwatch(descriptor)
             os.close(descriptor)
         return -1
 
@@ -351,7 +353,7 @@ class AdoptedJob:
         timeout_s, started_ns = self.job.requirements.timeout_s, self._attempt.started_mono_ns
         if timeout_s is None or started_ns is None or not self.job.enforce:
             return None
-        return max(0.0, timeout_s - (self._kit.clock.mono_ns() - started_ns) / 1e9)
+        return max(0.0, timeout_s - (self._context.clock.mono_ns() - started_ns) / 1e9)
 
 
 def _last_seen(stored: Sequence[tuple[int, Sample]]) -> Sample | None:

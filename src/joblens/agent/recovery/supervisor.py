@@ -22,7 +22,7 @@ from joblens.agent.recovery.sweeping import sweep
 from joblens.agent.runtime.locks import SupervisorLock, alone
 from joblens.agent.runtime.owners import waits_here
 from joblens.agent.runtime.payload import Payload, read_payload, remove_payload
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.session.session import JobSession
 from joblens.agent.terminal.output import OutputFiles
 from joblens.engine.life.job_life import EndCause
@@ -52,7 +52,7 @@ class Supervisor:
 
     def __init__(
         self,
-        kit: Kit,
+        context: AgentContext,
         recovery: Recovery,
         lock: SupervisorLock,
         plan: SupervisorPlan,
@@ -62,7 +62,7 @@ class Supervisor:
         is_outdated: Callable[[], bool] = lambda: False,
     ) -> None:
         """`is_outdated`: whether the code of this process was replaced by another version."""
-        self._kit = kit
+        self._context = context
         self._recovery = recovery
         self._lock = lock
         self._plan = plan
@@ -89,12 +89,12 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._asked_to_end)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it outlives the terminal
-        signal.set_wakeup_fd(self._kit.loop.wake_fd, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._context.loop.wake_fd, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # blocked by a restart
         self._sweep()
-        self._kit.loop.add_timed(self)
+        self._context.loop.add_timed(self)
         while True:
-            self._kit.loop.run_until(self._is_done)
+            self._context.loop.run_until(self._is_done)
             if self._can_restart():
                 return True
             # Whoever queued a job while the lock was held relies on this process looking once more.
@@ -122,8 +122,8 @@ class Supervisor:
             self._next_look_s = now_s + _LOOKS_APART_S
         else:
             self._is_asking = True
-            call = self._kit.loop.call
-            self._kit.recorder.ask(
+            call = self._context.loop.call
+            self._context.recorder.ask(
                 lambda store: (store.running(), store.cancel_requests()),
                 lambda found: call(lambda: self._take_look(*found)),
                 lambda error: call(lambda: self._cannot_look(error)),
@@ -152,7 +152,7 @@ class Supervisor:
 
     def _look(self, unfinished: list[Record], asked_to_end: Mapping[str, CancelAsked]) -> None:
         if not self._has_disowned:  # before it starts the first one
-            self._recovery.disown(unfinished, self._kit.owner)
+            self._recovery.disown(unfinished, self._context.owner)
             self._has_disowned = True
         others = [record for record in unfinished if record.job.uuid not in self._hosted]
         self._recover_later(others)
@@ -176,31 +176,33 @@ class Supervisor:
             self._next_look_s = 0.0
 
     def _is_waiting(self, record: Record) -> bool:
-        is_mine = record.job.user == self._plan.user and waits_here(record.job, self._kit.host)
+        is_mine = record.job.user == self._plan.user and waits_here(record.job, self._context.host)
         return record.status is Status.QUEUED and is_mine
 
     def _has_work(self) -> bool:
         with contextlib.suppress(JoblensError):
-            return any(map(self._is_waiting, self._kit.recorder.read(lambda store: store.running())))
+            return any(map(self._is_waiting, self._context.recorder.read(lambda store: store.running())))
         return False
 
     # ---- starting ----------------------------------------------------------------------------------
 
     def _start(self, record: Record) -> None:
         job = record.job
-        payload = read_payload(self._kit.spool_dir, job.uuid)
+        payload = read_payload(self._context.spool_dir, job.uuid)
         if payload is None:
             # It is written before the job is queued; without it nobody can run the job any more.
-            if self._kit.clock.now_us() - job.created_at_us > _PAYLOAD_PATIENCE_US:
-                self._kit.recorder.put(self._recovery.give_up(record, _NO_PAYLOAD))
+            if self._context.clock.now_us() - job.created_at_us > _PAYLOAD_PATIENCE_US:
+                self._context.recorder.put(self._recovery.give_up(record, _NO_PAYLOAD))
             return
         try:
             output = OutputFiles(payload.logs_dir, payload.output_max_bytes)
         except OSError as error:
             self._cannot_start(record, LaunchError(f"its output files cannot be made: {error}"))
             return
-        self._kit.add_secrets(SecretValues(payload.secrets), job.uuid)
-        session = JobSession(job, _launch_plan(payload, output), self._kit, output=output, on_end=self._ended)
+        self._context.add_secrets(SecretValues(payload.secrets), job.uuid)
+        session = JobSession(
+            job, _launch_plan(payload, output), self._context, output=output, on_end=self._ended
+        )
         self._hosted[job.uuid] = session
         if payload.notify:
             self._to_notify[job.uuid] = payload
@@ -209,16 +211,16 @@ class Supervisor:
             session.start()
         finally:
             if job.uuid not in self._to_notify:
-                remove_payload(self._kit.spool_dir, job.uuid)
+                remove_payload(self._context.spool_dir, job.uuid)
 
     def _cannot_start(self, record: Record, error: JoblensError) -> None:
         self._log(f"job {record.job.uuid} could not be started: {error}")
-        self._end_unstarted(record, not_started(record.job, error, self._kit.clock.now_us()))
+        self._end_unstarted(record, not_started(record.job, error, self._context.clock.now_us()))
 
     def _cancel_unstarted(self, record: Record) -> None:
         cancelled = Outcome(
             status=Status.CANCELLED,
-            ended_at_us=self._kit.clock.now_us(),
+            ended_at_us=self._context.clock.now_us(),
             duration_s=0.0,
             reason="cancelled",
             error="someone asked for its end before it was started",
@@ -226,8 +228,8 @@ class Supervisor:
         self._end_unstarted(record, cancelled)
 
     def _end_unstarted(self, record: Record, outcome: Outcome) -> None:
-        uuid, spool_dir = record.job.uuid, self._kit.spool_dir
-        self._kit.recorder.put([JobEnded(uuid, outcome)], then=partial(remove_payload, spool_dir, uuid))
+        uuid, spool_dir = record.job.uuid, self._context.spool_dir
+        self._context.recorder.put([JobEnded(uuid, outcome)], then=partial(remove_payload, spool_dir, uuid))
         self._idle_since_s = time.monotonic()
 
     def _ended(self, hosted: Hosted) -> None:
@@ -237,7 +239,7 @@ class Supervisor:
         self._outputs.pop(hosted.job.uuid, None)
         self._idle_since_s = time.monotonic()
         self._on_job_end(hosted.record, self._to_notify.pop(hosted.job.uuid, None))
-        remove_payload(self._kit.spool_dir, hosted.job.uuid)
+        remove_payload(self._context.spool_dir, hosted.job.uuid)
 
     # ---- what earlier owners left --------------------------------------------------------------------
 
@@ -252,9 +254,9 @@ class Supervisor:
             self._is_recovering = True
 
     def _recover(self) -> None:
-        call = self._kit.loop.call
+        call = self._context.loop.call
         try:
-            with alone(self._kit.spool_dir, "recovery", patience_s=0.0) as is_alone:
+            with alone(self._context.spool_dir, "recovery", patience_s=0.0) as is_alone:
                 if is_alone:  # else a command is at it; the next look sees what is left
                     self._adopt_and_settle()
         except JoblensError as error:
@@ -268,11 +270,11 @@ class Supervisor:
         self._is_recovering = False
 
     def _adopt_and_settle(self) -> None:
-        recorder, are_adopted = self._kit.recorder, threading.Event()
+        recorder, are_adopted = self._context.recorder, threading.Event()
         recorder.write(self._recovery.unrecorded(recorder.read))
         found = self._recovery.orphans(recorder.read(lambda store: store.running()))
         adoptable = [(record, self._read_seen(record.job.uuid)) for record in found.adoptable]
-        self._kit.loop.call(partial(self._adopt_all, adoptable, are_adopted))
+        self._context.loop.call(partial(self._adopt_all, adoptable, are_adopted))
         for record in found.dead:
             self._settle(record, owns_groups=record.job.uuid not in found.superseded)
         for record in found.never_started:
@@ -281,7 +283,7 @@ class Supervisor:
         recorder.wait_until_applied()  # from here on others see whose they are
 
     def _read_seen(self, uuid: str) -> Seen:
-        return self._kit.recorder.read(lambda store: Seen(store.samples(uuid), store.details(uuid)))
+        return self._context.recorder.read(lambda store: Seen(store.samples(uuid), store.details(uuid)))
 
     def _adopt_all(self, adoptable: list[tuple[Record, Seen]], are_adopted: threading.Event) -> None:
         try:
@@ -297,8 +299,8 @@ class Supervisor:
 
     def _adopt(self, record: Record, seen: Seen) -> None:
         self._log(f"job {record.job.uuid}: adopted, as the process that ran it is gone")
-        adopted = AdoptedJob(record, seen, self._kit, self._recovery, self._ended)
-        payload = read_payload(self._kit.spool_dir, record.job.uuid) if record.job.notify else None
+        adopted = AdoptedJob(record, seen, self._context, self._recovery, self._ended)
+        payload = read_payload(self._context.spool_dir, record.job.uuid) if record.job.notify else None
         if payload is not None:
             self._to_notify[record.job.uuid] = payload
         self._hosted[record.job.uuid] = adopted
@@ -309,22 +311,24 @@ class Supervisor:
         adopted.start()
 
     def _settle(self, record: Record, *, owns_groups: bool) -> None:
-        uuid, recorder = record.job.uuid, self._kit.recorder
+        uuid, recorder = record.job.uuid, self._context.recorder
         seen, asked = self._read_seen(uuid), recorder.read(lambda store: store.cancel_requests().get(uuid))
         how = Circumstances(cancel_asked_at_us=asked.asked_at_us if asked else None, owns_groups=owns_groups)
         recorder.write(self._recovery.settle(record, seen, how))
         self._recovery.forget(uuid)
         self._log(f"job {uuid}: its owner and its launcher were gone")
-        payload = read_payload(self._kit.spool_dir, uuid) if record.job.notify else None
+        payload = read_payload(self._context.spool_dir, uuid) if record.job.notify else None
         with contextlib.suppress(JoblensError):  # it waits in the journal
             self._on_job_end(recorder.read(lambda store: store.find(uuid)), payload)
-        remove_payload(self._kit.spool_dir, uuid)
+        remove_payload(self._context.spool_dir, uuid)
 
     def _sweep(self) -> None:
-        kit = self._kit
+        context = self._context
         with contextlib.suppress(JoblensError):
-            kit.recorder.read(
-                lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host, kit.accountant.parent)
+            context.recorder.read(
+                lambda store: sweep(
+                    context.spool_dir, store, context.clock.now_us(), context.host, context.accountant.parent
+                )
             )
 
     # ---- the end -----------------------------------------------------------------------------------
@@ -359,7 +363,7 @@ class Supervisor:
     def _asked_to_end(self, number: int, frame: FrameType | None) -> None:
         """Ends its jobs first, then itself."""
         self._is_asked_to_end = True
-        self._kit.loop.call(self._stop_all)
+        self._context.loop.call(self._stop_all)
 
     def _stop_all(self) -> None:
         for hosted in list(self._hosted.values()):

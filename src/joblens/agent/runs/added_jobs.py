@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from joblens.agent.runs.facts import News, RunFacts
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.files.private import read_own
 from joblens.model.redaction.secrets import SecretValues, secret_values
 from joblens.model.runs.plan import Plan
@@ -54,11 +54,15 @@ class AddedJobs:
     """`are_likely`: the file says so, or it has happened; the driver then asks at the end of every job."""
 
     def __init__(
-        self, plan: Plan, kit: Kit, add_secrets: Callable[[SecretValues], None], note: Callable[[str], None]
+        self,
+        plan: Plan,
+        context: AgentContext,
+        add_secrets: Callable[[SecretValues], None],
+        note: Callable[[str], None],
     ) -> None:
         """`plan`: a growing one."""
         self._plan = plan
-        self._kit = kit
+        self._context = context
         self._add_secrets = add_secrets
         self._note = note
         self._extender: PlanExtender | None = None  # made for the first batch
@@ -71,7 +75,7 @@ class AddedJobs:
         self.are_likely = True
         if fact.first < len(self._plan.jobs):
             return None
-        batch = whole_batch(fact, self._kit.spool_dir)
+        batch = whole_batch(fact, self._context.spool_dir)
         if batch is None:
             self._note(f"the secrets of {len(fact.jobs)} added jobs are not on this machine: they will fail")
             batch = structs.replace(
@@ -83,7 +87,7 @@ class AddedJobs:
         if not self._extender.add(batch):
             return None
         secrets = secrets_of_batch(batch)
-        self._kit.add_secrets(secrets)
+        self._context.add_secrets(secrets)
         self._add_secrets(secrets)
         return batch.first
 

@@ -11,7 +11,7 @@ from joblens.agent.recovery.adopted import AdoptedJob
 from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.recovery.settling import Circumstances, Seen
 from joblens.agent.runtime.locks import alone
-from joblens.agent.session.context import Kit, watch_name
+from joblens.agent.session.context import AgentContext, watch_name
 from joblens.agent.slots.after_kill import end_unknown
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import JoblensError
@@ -23,8 +23,8 @@ _PATIENCE_S = 30.0
 
 
 class RunAdopted:
-    def __init__(self, kit: Kit, recovery: Recovery, reports: RunReports, user: str) -> None:
-        self._kit = kit
+    def __init__(self, context: AgentContext, recovery: Recovery, reports: RunReports, user: str) -> None:
+        self._context = context
         self._recovery = recovery
         self._reports = reports
         self._user = user
@@ -33,8 +33,8 @@ class RunAdopted:
 
     def settle(self, run_uuid: str, logs_dir: str) -> list[Record]:
         """Brings to their end the run's jobs of which nothing is left. -> those that still run"""
-        with alone(self._kit.spool_dir, "recovery", _PATIENCE_S):
-            recorder = self._kit.recorder
+        with alone(self._context.spool_dir, "recovery", _PATIENCE_S):
+            recorder = self._context.recorder
             recorder.write(self._recovery.unrecorded(recorder.read))
             unfinished = self._unfinished(run_uuid)
             found = self._recovery.orphans(unfinished)
@@ -42,13 +42,13 @@ class RunAdopted:
                 uuid = record.job.uuid
                 self._settle(record, owns_groups=uuid not in found.superseded)
             for record in found.never_started:
-                self._kit.recorder.write(self._recovery.give_up(record))
+                self._context.recorder.write(self._recovery.give_up(record))
             for record in found.adoptable:
                 seen = self._read_seen(record.job.uuid)
-                adopted = AdoptedJob(record, seen, self._kit, self._recovery, self._ended)
+                adopted = AdoptedJob(record, seen, self._context, self._recovery, self._ended)
                 self._adopted[record.job.uuid] = adopted
             left = self._unfinished(run_uuid)
-            end_unknown(self._kit.spool_dir, logs_dir, self._kit.host, left)
+            end_unknown(self._context.spool_dir, logs_dir, self._context.host, left)
             for adopted in self._adopted.values():
                 adopted.start()
         self._elsewhere = {one.job.uuid: one for one in left if one.job.uuid not in self._adopted}
@@ -60,17 +60,17 @@ class RunAdopted:
     def _settle(self, record: Record, *, owns_groups: bool) -> None:
         uuid = record.job.uuid
         seen = self._read_seen(uuid)
-        asked = self._kit.recorder.read(lambda store: store.cancel_requests().get(uuid))
+        asked = self._context.recorder.read(lambda store: store.cancel_requests().get(uuid))
         asked_at_us = asked.asked_at_us if asked else None
         how = Circumstances(cancel_asked_at_us=asked_at_us, owns_groups=owns_groups)
-        self._kit.recorder.write(self._recovery.settle(record, seen, how))
+        self._context.recorder.write(self._recovery.settle(record, seen, how))
         self._recovery.forget(uuid)
 
     def _read_seen(self, uuid: str) -> Seen:
-        return self._kit.recorder.read(lambda store: Seen(store.samples(uuid), store.details(uuid)))
+        return self._context.recorder.read(lambda store: Seen(store.samples(uuid), store.details(uuid)))
 
     def _unfinished(self, run_uuid: str) -> list[Record]:
-        return self._kit.recorder.read(lambda store: store.running(run=run_uuid))
+        return self._context.recorder.read(lambda store: store.running(run=run_uuid))
 
     def let_go(self, uuids: Iterable[str]) -> None:
         """Somebody else follows them."""
@@ -87,7 +87,7 @@ class RunAdopted:
         if adopted is not None:
             adopted.ask_stop(EndCause.CANCELLED, signal.SIGKILL if at_once else signal.SIGTERM)
         elif uuid in self._elsewhere:
-            self._kit.recorder.put([CancelAsked(uuid, self._kit.clock.now_us(), self._user)])
+            self._context.recorder.put([CancelAsked(uuid, self._context.clock.now_us(), self._user)])
 
     def _ended(self, adopted: AdoptedJob) -> None:
         self._adopted.pop(adopted.job.uuid, None)
@@ -104,9 +104,9 @@ class RunAdopted:
         """At those that another process looks after."""
         elsewhere = list(self._elsewhere)
         if elsewhere:
-            self._kit.recorder.ask(
+            self._context.recorder.ask(
                 partial(_find_all, elsewhere),
-                lambda records: self._kit.loop.call(partial(self._take_news, records)),
+                lambda records: self._context.loop.call(partial(self._take_news, records)),
                 name="adopted elsewhere",
             )
 

@@ -17,14 +17,14 @@ from joblens.agent.runs.added_jobs import AddedJobs, JobsQuestion
 from joblens.agent.runs.datasets import RunDatasets
 from joblens.agent.runs.facts import News, RunFacts
 from joblens.agent.runs.hosts import RunHosts
-from joblens.agent.runs.in_flight import Flights
+from joblens.agent.runs.in_flight import InFlightAttempts
 from joblens.agent.runs.inbox import RunInbox
 from joblens.agent.runs.signals import RunSignals
 from joblens.agent.runs.starts import RunStarts
 from joblens.agent.runs.view import RunView
 from joblens.agent.runs.view_feed import ViewFeed
 from joblens.agent.runtime.run_folder import RunFolder
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.engine.schedule.events import (
     AskForJobs,
     AskForNodes,
@@ -79,7 +79,7 @@ class RunDriver:
     def __init__(
         self,
         setup: RunSetup,
-        kit: Kit,
+        context: AgentContext,
         recovery: Recovery,
         schedule: Schedule,
         facts: RunFacts,
@@ -88,22 +88,22 @@ class RunDriver:
     ) -> None:
         """`side`: its jobs are carried out by workers of a queue."""
         self._setup = setup
-        self._kit = kit
+        self._context = context
         self._schedule = schedule
         self._plan = setup.plan
         self._facts = facts
         self._feed = ViewFeed(view)
         self._view = view
-        self._maker = AttemptMaker(setup, kit)
+        self._maker = AttemptMaker(setup, context)
         self._hosts = RunHosts(
-            setup, kit, recovery, self._maker, self, side=side, note=view.note, note_fact=facts.note
+            setup, context, recovery, self._maker, self, side=side, note=view.note, note_fact=facts.note
         )
-        self._datasets = RunDatasets(kit.loop, setup.plan, setup.cwd, self._dataset_ended)
-        self._starts = RunStarts(setup.plan, FileStamps(kit.loop, setup.cwd), self._hand_over)
+        self._datasets = RunDatasets(context.loop, setup.plan, setup.cwd, self._dataset_ended)
+        self._starts = RunStarts(setup.plan, FileStamps(context.loop, setup.cwd), self._hand_over)
         self._folder = RunFolder(setup.logs_dir)
         self._events: deque[Event] = deque()
         self._is_pumping = False
-        self._flights = Flights()
+        self._flights = InFlightAttempts()
         self._uuids: dict[int, str] = {}  # of jobs of the plan that are under way, by index
         self._exit_codes: dict[int, int | None] = {}  # of the last attempt of jobs that are recovering
         self._has_worker_actions = side is not None and any(
@@ -112,7 +112,7 @@ class RunDriver:
         self._is_over = False
         self._next_draw_s = 0.0
         self._deadline_s: float | None = None
-        self.added_jobs = AddedJobs(setup.plan, kit, self._maker.add_secrets, view.note)
+        self.added_jobs = AddedJobs(setup.plan, context, self._maker.add_secrets, view.note)
         self.inbox = RunInbox(
             schedule,
             facts,
@@ -149,7 +149,7 @@ class RunDriver:
         switch_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
         try:
-            with RunSignals(self._kit.loop, self._handle_signal):
+            with RunSignals(self._context.loop, self._handle_signal):
                 self._run_to_its_end()
         finally:
             sys.setswitchinterval(switch_s)
@@ -157,15 +157,15 @@ class RunDriver:
         return self._status()
 
     def _run_to_its_end(self) -> None:
-        kit = self._kit
+        context = self._context
         try:
             self._tell_states()
-            kit.loop.add_timed(self)
-            kit.sampler.add(_LOOK, _LOOK_EVERY_S)
+            context.loop.add_timed(self)
+            context.sampler.add(_LOOK, _LOOK_EVERY_S)
             if self._plan.monitor.enabled and self._setup.monitor:
-                kit.sampler.add(_SLOTS, self._plan.monitor.sample_interval_s)
+                context.sampler.add(_SLOTS, self._plan.monitor.sample_interval_s)
             self._begin()
-            kit.loop.run_until(lambda: self._is_over and self._hosts.is_idle)
+            context.loop.run_until(lambda: self._is_over and self._hosts.is_idle)
             self._hosts.settle()
         finally:
             self._close()
@@ -188,10 +188,10 @@ class RunDriver:
         )
 
     def _close(self) -> None:
-        kit = self._kit
-        kit.loop.remove_timed(self)
-        kit.sampler.remove(_LOOK)
-        kit.sampler.remove(_SLOTS)
+        context = self._context
+        context.loop.remove_timed(self)
+        context.sampler.remove(_LOOK)
+        context.sampler.remove(_SLOTS)
         self._starts.close()
         self._datasets.close()
         self._hosts.close(is_over=self._is_over)
@@ -447,7 +447,7 @@ class RunDriver:
         self._hosts.look()
         news = self._folder.look()
         if news:
-            self._kit.loop.call(lambda: self._view.note(news))
+            self._context.loop.call(lambda: self._view.note(news))
 
     # ---- time ----------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.files.private import read_own
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.run_link import FileStamp
@@ -43,8 +43,8 @@ def stamp_of_dataset(path: str, fact: DatasetFinalized) -> FileStamp:
 
 
 class RunFacts:
-    def __init__(self, kit: Kit, run_uuid: str, plan: Plan) -> None:
-        self._kit = kit
+    def __init__(self, context: AgentContext, run_uuid: str, plan: Plan) -> None:
+        self._context = context
         self._run_uuid = run_uuid
         self._places = {data.name: place for place, data in enumerate(plan.user_data)}
         self.data: dict[str, Any] = {data.name: data.data for data in plan.user_data}
@@ -58,7 +58,7 @@ class RunFacts:
 
     def begin(self) -> list[RunEvent]:
         """Everything that was noted so far, for the schedule; wishes of the past are over."""
-        events = self._kit.recorder.read(lambda store: store.run_events(self._run_uuid))
+        events = self._context.recorder.read(lambda store: store.run_events(self._run_uuid))
         for number, event in events:
             self._seen = number
             if isinstance(event.fact, UserDataSet):
@@ -91,22 +91,22 @@ class RunFacts:
     def note(self, fact: RunFact) -> None:
         if isinstance(fact, DatasetFinalized):
             self._datasets[fact.place] = fact
-        self._kit.recorder.put([self.write_of(fact)])
+        self._context.recorder.put([self.write_of(fact)])
 
     def note_now(self, fact: RunFact) -> None:
         """It is in the store when this returns."""
-        self._kit.recorder.write([self.write_of(fact)])
+        self._context.recorder.write([self.write_of(fact)])
 
     def write_of(self, fact: RunFact) -> RunNoted:
         self._is_ending_all |= isinstance(fact, StopAskedFor) and fact.how == "kill"
-        event = RunEvent(new_uuid(), self._run_uuid, self._kit.clock.now_us(), fact)
+        event = RunEvent(new_uuid(), self._run_uuid, self._context.clock.now_us(), fact)
         self._own.add(event.uuid)
         return RunNoted(event)
 
     def fetch(self, then: Callable[[list[News]], None], otherwise: Callable[[], None] | None = None) -> None:
         """`then` gets, on the loop, what others have noted since the last time. Where the store cannot be
         asked now `otherwise` is called, or `then` gets nothing."""
-        recorder, loop, seen = self._kit.recorder, self._kit.loop, self._seen
+        recorder, loop, seen = self._context.recorder, self._context.loop, self._seen
         recorder.ask(
             lambda store: store.run_events(self._run_uuid, seen),
             lambda events: loop.call(lambda: then(self._news(events))),
@@ -117,7 +117,7 @@ class RunFacts:
         """Returns how many jobs were added since the last answer: after the end of the run nobody takes them.
         Waits for the store."""
         try:
-            events = self._kit.recorder.read(lambda store: store.run_events(self._run_uuid, self._seen))
+            events = self._context.recorder.read(lambda store: store.run_events(self._run_uuid, self._seen))
         except JoblensError:
             return self.late_jobs
         return self.late_jobs + sum(
@@ -127,7 +127,7 @@ class RunFacts:
     def poll(self, then: Callable[[list[News], Mapping[str, CancelAsked]], None]) -> None:
         """The same for what is asked again and again, with the jobs to cancel. `then` is not
         called where there is nothing new."""
-        recorder, loop, seen = self._kit.recorder, self._kit.loop, self._seen
+        recorder, loop, seen = self._context.recorder, self._context.loop, self._seen
 
         def take(answer: tuple[list[tuple[int, RunEvent]], Mapping[str, CancelAsked]]) -> None:
             events, asked = answer
@@ -156,8 +156,8 @@ class RunFacts:
         """-> its place in the plan; None: the plan knows no such data."""
         if fact.name not in self._places:
             return None
-        value = self.data[fact.name] = value_of(fact, self._kit.spool_dir)
-        self._kit.add_secrets(secret_values({fact.name: value}))
+        value = self.data[fact.name] = value_of(fact, self._context.spool_dir)
+        self._context.add_secrets(secret_values({fact.name: value}))
         return self._places[fact.name]
 
     def is_first_wish(self, uuid: str) -> bool:

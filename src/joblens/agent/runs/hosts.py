@@ -11,7 +11,7 @@ from joblens.agent.attempts.slots import RunSlots
 from joblens.agent.clusters.tickets import QueueSide, RunTickets
 from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.runs.adopted import RunAdopted
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.loop import SlotPlan
 from joblens.engine.schedule.events import StartAttempt
 from joblens.model.jobs.job import Record
@@ -22,7 +22,7 @@ class RunHosts:
     def __init__(
         self,
         setup: RunSetup,
-        kit: Kit,
+        context: AgentContext,
         recovery: Recovery,
         maker: AttemptMaker,
         reports: QueueReports,
@@ -40,20 +40,20 @@ class RunHosts:
             accounting=setup.accounting,
             env=maker.common_env,
         )
-        self._slots = RunSlots(kit, slots, reports, end_signal)
+        self._slots = RunSlots(context, slots, reports, end_signal)
         self._sessions = RunSessions(
-            kit,
+            context,
             {**setup.environ, **maker.common_env},
             reports,
             accounting=setup.accounting,
             output_max_bytes=setup.output_max_bytes,
             end_signal=end_signal,
         )
-        self._adopted = RunAdopted(kit, recovery, reports, setup.user)
+        self._adopted = RunAdopted(context, recovery, reports, setup.user)
         self._tickets: RunTickets | None = None
         if side is not None:
             self._tickets = RunTickets(
-                kit,
+                context,
                 side,
                 reports,
                 common_env=maker.common_env,

@@ -5,16 +5,16 @@ from msgspec import Struct
 from joblens.engine.schedule.events import RunActionCommand, RunRecovery, StartAttempt
 
 
-class Flight(Struct):
+class InFlightAttempt(Struct):
     what: StartAttempt | RunActionCommand | RunRecovery
     uuid: str
 
 
-class Flights(dict[str, Flight]):
+class InFlightAttempts(dict[str, InFlightAttempt]):
     """By the uuid of the attempt's job."""
 
     def add(self, what: StartAttempt | RunActionCommand | RunRecovery, uuid: str) -> None:
-        self[uuid] = Flight(what, uuid)
+        self[uuid] = InFlightAttempt(what, uuid)
 
     def attempts(self) -> tuple[tuple[int, int], ...]:
         """(index, attempt) of jobs of the plan."""

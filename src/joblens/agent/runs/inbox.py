@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from joblens.agent.runs.added_jobs import AddedJobs
 from joblens.agent.runs.facts import News, RunFacts
-from joblens.agent.runs.in_flight import Flights
+from joblens.agent.runs.in_flight import InFlightAttempts
 from joblens.agent.runs.view_feed import ViewFeed
 from joblens.engine.schedule.events import CancelWanted, DataChanged, Event, JobsAdded, StartAttempt, StopMode
 from joblens.engine.schedule.schedule import Schedule
@@ -27,7 +27,7 @@ class RunInbox:
         self,
         schedule: Schedule,
         facts: RunFacts,
-        flights: Flights,
+        flights: InFlightAttempts,
         running: Mapping[int, str],
         added_jobs: AddedJobs,
         feed: ViewFeed,

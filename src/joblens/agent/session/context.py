@@ -10,7 +10,7 @@ from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.instruments.table import Instruments
 from joblens.agent.launcher.launch import LauncherProcess
 from joblens.agent.measuring.accounting import Accountant
-from joblens.agent.provenance.collector import ProvenanceDesk
+from joblens.agent.provenance.collector import ProvenanceCollector
 from joblens.agent.runtime.loop import Loop
 from joblens.agent.runtime.recorder import Recorder
 from joblens.agent.runtime.sampler import Sampler
@@ -20,14 +20,14 @@ from joblens.ports.clock import Clock
 from joblens.probes.host.machine_load import HostFacts
 
 if TYPE_CHECKING:  # most jobs run nowhere near a cluster
-    from joblens.agent.nodes.job import NodeDesk
-    from joblens.agent.nodes.jobs import NodeDesks
+    from joblens.agent.nodes.job import MultiNodeJob
+    from joblens.agent.nodes.jobs import MultiNodeJobs
 
 
 ALL_JOBS = ""
 
 
-class Kit(Struct, frozen=True):
+class AgentContext(Struct, frozen=True):
     """What all sessions of one owner share."""
 
     recorder: Recorder
@@ -40,10 +40,10 @@ class Kit(Struct, frozen=True):
     spool_dir: str  # of this store: outcomes that launchers leave, ledgers, slot marks, pending ends
     job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
     instruments: Instruments = field(default_factory=Instruments)
-    is_leashed: bool = False  # jobs end with their owner, whatever becomes of it
-    nodes: "NodeDesks | None" = None  # None: no cluster has given any to this process
+    kill_with_owner: bool = False  # jobs end with their owner, whatever becomes of it
+    nodes: "MultiNodeJobs | None" = None  # None: no cluster has given any to this process
     complete: Callable[[Record], Record] | None = None  # adds to a record before it is written
-    provenance: ProvenanceDesk | None = None  # None: nobody asks what jobs ran in
+    provenance: ProvenanceCollector | None = None  # None: nobody asks what jobs ran in
     secrets: dict[str, SecretValues] = field(default_factory=dict)  # by job, until it has ended; see ALL_JOBS
 
     def ran_in(self, job: Job) -> str:
@@ -75,12 +75,12 @@ class Kit(Struct, frozen=True):
         if secrets:
             self.secrets[uuid] = secrets | self.secrets.get(uuid, NO_SECRETS)
 
-    def desk_for(self, job: Job) -> "NodeDesk | None":
+    def desk_for(self, job: Job) -> "MultiNodeJob | None":
         """Of a job that may have processes which are not its own children."""
         return None if self.nodes is None else self.nodes(self, job)
 
 
-class Place(Struct, frozen=True):
+class PreparedLauncher(Struct, frozen=True):
     """A launcher that stands by with the process that will be the job, in groups of its own (None: it is
     known by its process tree)."""
 

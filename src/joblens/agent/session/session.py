@@ -20,7 +20,7 @@ from joblens.agent.measuring.limit_watch import CALM_S, CLOSE_S, LimitWatch
 from joblens.agent.measuring.measurement import Measurement
 from joblens.agent.measuring.meter import JobMeter
 from joblens.agent.measuring.outcome import Ending, not_started, outcome_of
-from joblens.agent.session.context import Kit, Place, watch_name
+from joblens.agent.session.context import AgentContext, PreparedLauncher, watch_name
 from joblens.agent.terminal.output import OutputFiles
 from joblens.engine.life.job_life import (
     Command,
@@ -58,21 +58,21 @@ class JobSession:
         self,
         job: Job,
         plan: LaunchPlan,
-        kit: Kit,
+        context: AgentContext,
         *,
         output: OutputFiles | None = None,
         on_sample: Callable[[Sample], None] | None = None,
         on_outcome: Callable[["JobSession"], None] | None = None,
         on_end: Callable[["JobSession"], None] | None = None,
         drain: Callable[[], None] | None = None,
-        place: Place | None = None,
+        place: PreparedLauncher | None = None,
     ) -> None:
         """`on_outcome` hears how it ended before that is recorded, `on_end` when everything is done. `place`:
         where a launcher stands by already."""
         self.job = job
         self.record = Record(status=Status.QUEUED, job=job)
         self._plan = plan
-        self._kit = kit
+        self._context = context
         self._output = output
         self._on_sample = on_sample
         self._on_outcome = on_outcome
@@ -88,8 +88,8 @@ class JobSession:
             lead_is_grace=early is not None and early.is_grace,
             grace_s=job.grace_s,
         )
-        self._container = hold_of(job, kit.spool_dir)
-        self._nodes = kit.desk_for(job)
+        self._container = hold_of(job, context.spool_dir)
+        self._nodes = context.desk_for(job)
         self._processes = JobProcesses() if self._container is None else self._container.processes
         self._limits = Limits()
         self._watch = LimitWatch()
@@ -134,37 +134,37 @@ class JobSession:
 
     def _prepare(self) -> Attempt:
         """The groups, the launcher, and a process that waits to become the job; all that will measure it."""
-        kit = self._kit
+        context = self._context
         if self._nodes is not None:
             self._plan = self._nodes.begin(self._plan)
         launcher = self._get_launcher()
-        ran_in = kit.ran_in(self.job)  # looked up while the launcher comes up
+        ran_in = context.ran_in(self.job)  # looked up while the launcher comes up
         in_container = self._container
         self._limits = limit(self.job, self._groups) if in_container is None else in_container.limit()
         pid, start_ticks = launcher.prepare(
             attach=self._groups.attach_files() if self._groups and self._main_process_joins else (),
-            outcome_path=os.path.join(kit.spool_dir, f"{self.job.uuid}.outcome"),
-            rlimits=kit.job_rlimits,
+            outcome_path=os.path.join(context.spool_dir, f"{self.job.uuid}.outcome"),
+            rlimits=context.job_rlimits,
             affinity=self._limits.affinity,
             groups=tuple(self._groups.paths.values()) if self._groups else (),
-            leash=("job" if in_container is None else "container") if kit.is_leashed else "",
+            leash=("job" if in_container is None else "container") if context.kill_with_owner else "",
         )
         self._measurement = self._measure(launcher.pid, pid if self._main_process_joins else None)
         return Attempt(
-            started_at_us=kit.clock.now_us(),
-            owner=kit.owner,
+            started_at_us=context.clock.now_us(),
+            owner=context.owner,
             pid=pid,
             pid_start_ticks=start_ticks,
             launcher_pid=launcher.pid,
             launcher_start_ticks=process_start_ticks(launcher.pid),
             accounting=self._accounting,
-            accounting_reason=kit.accountant.reason_for(self.job) if in_container is None else "",
+            accounting_reason=context.accountant.reason_for(self.job) if in_container is None else "",
             groups=dict(self._groups.paths) if self._groups else {},
             enforced_by=self._limits.enforced_by,
             logs_dir=self._output.directory if self._output else "",
-            kernel=kit.host.kernel,
-            cpu_count=kit.host.cpu_count,
-            memory_total_bytes=kit.host.memory_total_bytes,
+            kernel=context.host.kernel,
+            cpu_count=context.host.cpu_count,
+            memory_total_bytes=context.host.memory_total_bytes,
             gpu_count=count_gpus() if self.job.requirements.gpus else None,
             gpu_devices=self.job.gpu_devices,
             provenance=ran_in,
@@ -187,12 +187,12 @@ class JobSession:
 
     def _get_launcher(self) -> LauncherProcess:
         """First of all: should this process be killed from here on, it takes the groups away."""
-        accountant, processes = self._kit.accountant, self._processes
+        accountant, processes = self._context.accountant, self._processes
         if self._place is not None:
             self._launcher, processes.groups = self._place.launcher, self._place.groups
             self._launcher.give(self._plan)
             return self._launcher
-        self._kit.instruments.get_ready(self.job)
+        self._context.instruments.get_ready(self.job)
         self._launcher = LauncherProcess(self._plan)
         if self._container is not None:
             self._container.begin(self._launcher, accountant, self._plan)
@@ -204,7 +204,7 @@ class JobSession:
         return self._launcher
 
     def _measure(self, launcher_pid: int, main_pid: int | None) -> Measurement:
-        kit, groups = self._kit, self._groups
+        context, groups = self._context, self._groups
         watched = Watched(
             job=self.job,
             main_pid=main_pid,
@@ -212,14 +212,16 @@ class JobSession:
             groups=groups.paths if groups else {},
             pids=self._processes.seen,
         )
-        instruments = kit.instruments.open(watched)
+        instruments = context.instruments.open(watched)
         details = instruments.details
         try:
             if self._container is None:
-                meter = kit.accountant.meter(groups, launcher_pid, instruments.probes, self._processes.seen)
+                meter = context.accountant.meter(
+                    groups, launcher_pid, instruments.probes, self._processes.seen
+                )
             else:
                 others = self._container.bound(instruments.probes)
-                meter = kit.accountant.meter_of(self._container.probe(), self.pids, others)
+                meter = context.accountant.meter_of(self._container.probe(), self.pids, others)
                 details = (*details, self._container.facts())
         except BaseException:
             instruments.close()
@@ -228,59 +230,59 @@ class JobSession:
         if self._nodes is not None:
             self._nodes.watch(meter, groups, on_over=self._over_elsewhere, on_follow=self._look_often)
             details = (*details, self._nodes)
-        return Measurement(self.job, kit.recorder, meter, details, self._on_sample)
+        return Measurement(self.job, context.recorder, meter, details, self._on_sample)
 
     def _begin(self, attempt: Attempt) -> None:
         """Everything needed to find the job again is on disk before its first instruction runs."""
         assert self._measurement is not None
         assert self._launcher is not None
         base = self._measurement.meter.take_base()
-        attempt = replace(attempt, base=base, started_mono_ns=self._kit.clock.mono_ns())
+        attempt = replace(attempt, base=base, started_mono_ns=self._context.clock.mono_ns())
         self.record = replace(self.record, status=Status.RUNNING, attempt=attempt)
         go = partial(self._go, attempt, self._launcher, self._measurement.meter)
-        step = partial(self._kit.loop.call, partial(self._take_step, go))
-        self._kit.recorder.put([JobQueued(self.job), JobStarted(self.job.uuid, attempt)], then=step)
+        step = partial(self._context.loop.call, partial(self._take_step, go))
+        self._context.recorder.put([JobQueued(self.job), JobStarted(self.job.uuid, attempt)], then=step)
 
     def _go(self, attempt: Attempt, launcher: LauncherProcess, meter: JobMeter) -> None:
-        self._started_mono_ns = self._kit.clock.mono_ns()
+        self._started_mono_ns = self._context.clock.mono_ns()
         meter.start_at(self._started_mono_ns)
         launcher.go(meter.counter_files())
-        self._kit.loop.watch(launcher.socket, self._on_message)
-        self._kit.loop.add_timed(self)
+        self._context.loop.watch(launcher.socket, self._on_message)
+        self._context.loop.add_timed(self)
         self._feed(Started())
         for stop in self._stops:
             self._feed(stop)
         self.take_sample()
-        if self._kit.provenance is not None:
-            self._kit.provenance.follow(self.job.uuid, attempt)
+        if self._context.provenance is not None:
+            self._context.provenance.follow(self.job.uuid, attempt)
         if self.job.monitor:
-            self._kit.sampler.add(self.job.uuid, self.job.interval_s)
+            self._context.sampler.add(self.job.uuid, self.job.interval_s)
         waits_for_container = self._container is not None and self.job.monitor
         self._watch = LimitWatch(self._limits.watched_memory_bytes, self._limits.watched_pids)
         if self._watch or waits_for_container:
             self._is_watched = True
-            self._kit.sampler.add(watch_name(self.job.uuid), CALM_S)
+            self._context.sampler.add(watch_name(self.job.uuid), CALM_S)
 
     def _could_not_start(self, error: JoblensError) -> None:
         self.error = error
         self._life = replace(self._life, phase=Phase.OVER)
         self._let_go()
-        outcome = self._take_outcome(not_started(self.job, error, self._kit.clock.now_us()))
+        outcome = self._take_outcome(not_started(self.job, error, self._context.clock.now_us()))
         self._record([JobQueued(self.job), JobEnded(self.job.uuid, outcome)])
 
     def _take_outcome(self, outcome: Outcome) -> Outcome:
         """-> it, with what whoever looks after the job has to add."""
-        self.record = self._kit.completed(replace(self.record, status=outcome.status, outcome=outcome))
+        self.record = self._context.completed(replace(self.record, status=outcome.status, outcome=outcome))
         return self.record.outcome or outcome
 
     def _let_go(self) -> None:
         """Of everything the start has got hold of so far."""
-        self._kit.sampler.remove(self.job.uuid)
-        self._kit.sampler.remove(watch_name(self.job.uuid))
-        self._kit.loop.remove_timed(self)
+        self._context.sampler.remove(self.job.uuid)
+        self._context.sampler.remove(watch_name(self.job.uuid))
+        self._context.loop.remove_timed(self)
         self._processes.kill()
         if self._launcher is not None:
-            self._kit.loop.unwatch(self._launcher.socket)
+            self._context.loop.unwatch(self._launcher.socket)
             self._launcher.abandon()
         if self._measurement is not None:
             self._measurement.close()
@@ -323,7 +325,7 @@ class JobSession:
         assert self._measurement is not None
         if self._container is not None:
             if self._container.has_started:
-                self._kit.sampler.remove(watch_name(self.job.uuid))
+                self._context.sampler.remove(watch_name(self.job.uuid))
                 self.take_sample()
             return
         sample = self._measurement.look(self._reaped)
@@ -331,18 +333,18 @@ class JobSession:
             return
         before_s, cause = self._watch.interval_s, self._watch.judge(sample)
         if cause is not None:
-            self._kit.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
+            self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
         elif self._watch.interval_s != before_s:
-            self._kit.sampler.change(watch_name(self.job.uuid), self._watch.interval_s)
+            self._context.sampler.change(watch_name(self.job.uuid), self._watch.interval_s)
 
     def _over_elsewhere(self, cause: EndCause) -> None:
-        self._kit.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))  # on another node
+        self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))  # on another node
 
     def _look_often(self) -> None:
         """From now on there is a process that nobody here can wait for."""
         if not self._is_watched:
             self._is_watched = True
-            self._kit.sampler.add(watch_name(self.job.uuid), CLOSE_S)
+            self._context.sampler.add(watch_name(self.job.uuid), CLOSE_S)
 
     def next_wake_s(self) -> float | None:
         times = [due for due in (next_wake_s(self._life), self._settle_until_s) if due is not None]
@@ -356,7 +358,7 @@ class JobSession:
 
     def _settle(self) -> None:
         alive = self.pids()
-        since_s = (self._kit.clock.mono_ns() - self._ended_mono_ns) / 1e9
+        since_s = (self._context.clock.mono_ns() - self._ended_mono_ns) / 1e9
         is_step_ending = self._nodes is not None and since_s < STEP_END_S and are_step_launchers(alive)
         if alive and not is_step_ending:
             self._settle_until_s = None
@@ -392,7 +394,7 @@ class JobSession:
         """Someone killed it. What is left of the job cannot be waited for any more, so it is ended. How the
         main process ended may have been told before."""
         assert self._launcher is not None
-        self._kit.loop.unwatch(self._launcher.socket)
+        self._context.loop.unwatch(self._launcher.socket)
         self._processes.kill()
         if self._groups is None:
             end_marked(self.job.uuid)  # daemons that nobody had seen; the launcher held them together
@@ -421,10 +423,10 @@ class JobSession:
     def _finish(self) -> None:
         assert self._measurement is not None
         assert self._launcher is not None
-        self._kit.sampler.remove(self.job.uuid)
-        self._kit.sampler.remove(watch_name(self.job.uuid))
-        self._kit.loop.unwatch(self._launcher.socket)
-        self._kit.loop.remove_timed(self)
+        self._context.sampler.remove(self.job.uuid)
+        self._context.sampler.remove(watch_name(self.job.uuid))
+        self._context.loop.unwatch(self._launcher.socket)
+        self._context.loop.remove_timed(self)
         if self._container is not None:
             self._container.end_left()
         if self._nodes is not None:
@@ -433,13 +435,13 @@ class JobSession:
         if self._drain is not None:
             self._drain()
         if self._output is not None:
-            self._output.finish(self._kit.secrets_of(self.job.uuid).hide)
-        ended_mono_ns = self._ended_mono_ns or self._kit.clock.mono_ns()
+            self._output.finish(self._context.secrets_of(self.job.uuid).hide)
+        ended_mono_ns = self._ended_mono_ns or self._context.clock.mono_ns()
         ending = Ending(
             wait_status=self._wait_status,
             cause=self._life.cause,
             duration_s=(ended_mono_ns - self._started_mono_ns) / 1e9,
-            ended_at_us=self._kit.clock.now_us(),
+            ended_at_us=self._context.clock.now_us(),
             leftovers=self._life.leftovers,
             reaped=self._reaped,
         )
@@ -492,5 +494,7 @@ class JobSession:
             if self._on_end is not None:
                 self._on_end(self)
 
-        kit = self._kit
-        kit.recorder.record(self.job.uuid, writes, lambda number: kit.loop.call(lambda: recorded(number)))
+        context = self._context
+        context.recorder.record(
+            self.job.uuid, writes, lambda number: context.loop.call(lambda: recorded(number))
+        )

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.session.session import JobSession
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import LaunchError
@@ -25,8 +25,8 @@ class SessionPool:
     The sessions live on a thread of their own: an interrupt of the program, which Python may raise between
     any two instructions of its main thread, then never tears one apart."""
 
-    def __init__(self, kit: Kit, width: int) -> None:
-        self._kit = kit
+    def __init__(self, context: AgentContext, width: int) -> None:
+        self._context = context
         self._width = width
         self._sessions: dict[str, JobSession] = {}
         self._ended: SimpleQueue[Record | BaseException] = SimpleQueue()
@@ -46,7 +46,7 @@ class SessionPool:
                 while under_way >= self._width or not self._ended.empty():
                     yield self._next()
                     under_way -= 1
-                self._kit.loop.call(partial(self._start, starter))
+                self._context.loop.call(partial(self._start, starter))
                 under_way += 1
             while under_way:
                 yield self._next()
@@ -64,7 +64,7 @@ class SessionPool:
         """Nothing runs any more when all went well. Else every running job is ended before this returns."""
         while thread.is_alive():
             try:
-                self._kit.loop.call(self._stop)
+                self._context.loop.call(self._stop)
                 thread.join()
             except KeyboardInterrupt:
                 continue  # asked again: the next step of ending comes at once
@@ -72,23 +72,23 @@ class SessionPool:
     # ---- on the thread -------------------------------------------------------------------------------
 
     def _drive(self) -> None:
-        self._kit.loop.add_timed(self)
+        self._context.loop.add_timed(self)
         try:
-            self._kit.loop.run_until(lambda: self._is_closing and not self._sessions)
+            self._context.loop.run_until(lambda: self._is_closing and not self._sessions)
         except BaseException as error:  # noqa: BLE001 - whoever waits for records gets it
             for session in self._sessions.values():  # nobody looks after them any more
                 with suppress(Exception):
                     session.kill_now()
             self._ended.put(error)
         finally:
-            self._kit.loop.remove_timed(self)
+            self._context.loop.remove_timed(self)
 
     def next_wake_s(self) -> float | None:
         return self._next_look_s
 
     def wake(self) -> None:
         self._next_look_s = time.monotonic() + _CANCEL_POLL_S
-        self._kit.recorder.poll_cancels(self._heed_cancels, self._kit.loop.call)
+        self._context.recorder.poll_cancels(self._heed_cancels, self._context.loop.call)
 
     def _heed_cancels(self, asked: Iterable[str]) -> None:
         for uuid in asked:

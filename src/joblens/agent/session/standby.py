@@ -9,7 +9,7 @@ from functools import partial
 
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.launcher.launch import LauncherProcess
-from joblens.agent.session.context import Kit, Place
+from joblens.agent.session.context import AgentContext, PreparedLauncher
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.jobs.job import Accounting
 from joblens.model.values.ids import new_uuid
@@ -19,10 +19,10 @@ class Standby:
     """Keeps up to `most` places ready. Everything happens on the loop and nothing waits: a place that is
     not ready when it is wanted is simply not there, and the job starts the slow way."""
 
-    def __init__(self, kit: Kit, accounting: Accounting) -> None:
-        self._kit = kit
+    def __init__(self, context: AgentContext, accounting: Accounting) -> None:
+        self._context = context
         self._accounting = accounting
-        self._ready: deque[Place] = deque()
+        self._ready: deque[PreparedLauncher] = deque()
         self._coming: dict[int, LauncherProcess] = {}  # by their sockets
         self._groups: dict[int, JobGroups | None] = {}
         self._is_off = False
@@ -38,9 +38,9 @@ class Standby:
                 self._is_off = True  # jobs start the slow way, and say what is wrong
                 return
             self._coming[launcher.socket] = launcher
-            self._kit.loop.watch(launcher.socket, self._step(launcher, self._has_greeted))
+            self._context.loop.watch(launcher.socket, self._step(launcher, self._has_greeted))
 
-    def take(self) -> Place | None:
+    def take(self) -> PreparedLauncher | None:
         return self._ready.popleft() if self._ready else None
 
     def close(self) -> None:
@@ -63,20 +63,20 @@ class Standby:
 
     def _has_greeted(self, launcher: LauncherProcess) -> None:
         launcher.greeted()
-        groups = self._kit.accountant.groups_for_process(new_uuid(), self._accounting, launcher.pid)
+        groups = self._context.accountant.groups_for_process(new_uuid(), self._accounting, launcher.pid)
         self._groups[launcher.socket] = groups
-        self._kit.loop.unwatch(launcher.socket)
-        self._kit.loop.watch(launcher.socket, self._step(launcher, self._has_joined))
+        self._context.loop.unwatch(launcher.socket)
+        self._context.loop.watch(launcher.socket, self._step(launcher, self._has_joined))
         launcher.join(groups.attach_files() if groups else ())
 
     def _has_joined(self, launcher: LauncherProcess) -> None:
         launcher.joined()
-        self._kit.loop.unwatch(launcher.socket)
+        self._context.loop.unwatch(launcher.socket)
         del self._coming[launcher.socket]
-        self._ready.append(Place(launcher, self._groups.pop(launcher.socket)))
+        self._ready.append(PreparedLauncher(launcher, self._groups.pop(launcher.socket)))
 
     def _give_up(self, launcher: LauncherProcess) -> None:
-        self._kit.loop.unwatch(launcher.socket)
+        self._context.loop.unwatch(launcher.socket)
         del self._coming[launcher.socket]
         _send_away(launcher, self._groups.pop(launcher.socket, None))
 

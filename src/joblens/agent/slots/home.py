@@ -11,7 +11,7 @@ from typing import Any
 
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.measuring.accounting import PROCESS_TREE
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.counters import SlotCounters, open_network
 from joblens.agent.slots.marks import SlotMark, remove_mark, write_mark
 from joblens.agent.slots.process import SlotProcess
@@ -25,44 +25,60 @@ _KILL_TRIES = 20  # a fork may slip between listing and killing
 
 class SlotHome:
     def __init__(
-        self, kit: Kit, accounting: Accounting, logs_dir: str, env: Mapping[str, str], ledger: str
+        self,
+        context: AgentContext,
+        accounting: Accounting,
+        logs_dir: str,
+        env: Mapping[str, str],
+        ledger: str,
     ) -> None:
         """`ledger`: path of the file that has its jobs. Raises LaunchError or AccountingUnavailable; nothing
         is left behind then."""
         try:
-            self._set_up(kit, accounting, logs_dir, env, ledger)
+            self._set_up(context, accounting, logs_dir, env, ledger)
         except AccountingUnavailable as error:
             if accounting is not Accounting.AUTO:
                 raise
-            kit.accountant.give_up_groups(str(error))
-            self._set_up(kit, Accounting.PROCESS_TREE, logs_dir, env, ledger)
+            context.accountant.give_up_groups(str(error))
+            self._set_up(context, Accounting.PROCESS_TREE, logs_dir, env, ledger)
 
     def _set_up(
-        self, kit: Kit, accounting: Accounting, logs_dir: str, env: Mapping[str, str], ledger: str
+        self,
+        context: AgentContext,
+        accounting: Accounting,
+        logs_dir: str,
+        env: Mapping[str, str],
+        ledger: str,
     ) -> None:
-        self._spool_dir = kit.spool_dir
+        self._spool_dir = context.spool_dir
         # Never used again: whoever comes to clear up after this process must not meet another's groups.
         self._name = f"slot-{new_uuid()}"
         files = os.path.join(logs_dir, f".{self._name}")
         start = partial(
-            SlotProcess, files, ledger, logs_dir, rlimits=kit.job_rlimits, env=env, is_leashed=kit.is_leashed
+            SlotProcess,
+            files,
+            ledger,
+            logs_dir,
+            rlimits=context.job_rlimits,
+            env=env,
+            kill_with_owner=context.kill_with_owner,
         )
         self.groups: JobGroups | None = None
         with contextlib.ExitStack() as undo:
             undo.callback(self._remove_groups)
-            is_first = kit.accountant.needs_scope(accounting)
+            is_first = context.accountant.needs_scope(accounting)
             if is_first:
                 self.launcher = start(None)
                 undo.callback(self.launcher.close)
-            self.groups = kit.accountant.groups_for_process(
+            self.groups = context.accountant.groups_for_process(
                 self._name, accounting, self.launcher.pid if is_first else None
             )
             self.kind = self.groups.kind if self.groups else PROCESS_TREE
             self.paths = self.groups.paths if self.groups else {}
-            mark = SlotMark(kit.owner, files, self.groups.kind if self.groups else "", self.paths)
+            mark = SlotMark(context.owner, files, self.groups.kind if self.groups else "", self.paths)
             write_mark(self._spool_dir, self._name, mark)
             attach = self.groups.attach_files() if self.groups else ()
-            network = open_network(self.paths) if kit.instruments.is_chosen("network") else None
+            network = open_network(self.paths) if context.instruments.is_chosen("network") else None
             if network is not None:
                 undo.callback(network.close)
             self.probe = SlotCounters(self.paths, self.kind, network) if self.groups else None

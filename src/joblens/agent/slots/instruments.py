@@ -8,7 +8,7 @@ from joblens.agent.instruments.other_probes import OtherProbes
 from joblens.agent.instruments.table import InstrumentSet, Watched
 from joblens.agent.measuring.meter import COUNTERS
 from joblens.agent.measuring.outcome import Origins
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.home import SlotHome
 from joblens.agent.slots.numbers import NOBODY_LOOKED
 from joblens.model.jobs.details import Details
@@ -28,7 +28,7 @@ UNSEEN = {
 class SlotInstruments:
     """Of one job. Used by the sampler's thread, under the slot's lock."""
 
-    def __init__(self, job: Job, kit: Kit, home: SlotHome) -> None:
+    def __init__(self, job: Job, context: AgentContext, home: SlotHome) -> None:
         watched = Watched(
             job=job,
             main_pid=None,
@@ -37,10 +37,10 @@ class SlotInstruments:
             pids=home.job_pids,
             has_new_processes=True,
         )
-        opened: InstrumentSet = kit.instruments.open(watched, leave_out=_OF_THE_SLOT)
+        opened: InstrumentSet = context.instruments.open(watched, leave_out=_OF_THE_SLOT)
         self._others = OtherProbes(opened.probes)
         self._details = DetailTaker(
-            job.uuid, opened.details, lambda writes: kit.recorder.put(writes, can_wait=True)
+            job.uuid, opened.details, lambda writes: context.recorder.put(writes, can_wait=True)
         )
         reading = self._others.read()
         self._base = {name: value for name, value in reading.items() if name in COUNTERS}

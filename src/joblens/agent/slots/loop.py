@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from joblens.agent.launcher.slot_ledger import SlotLedger
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.records import cut_off, ended_record
 from joblens.agent.slots.slot import Finished, Slot, SlotJob
 from joblens.model.jobs.job import Accounting, Attempt, Record
@@ -78,14 +78,14 @@ class SlotLoop:
 
     def __init__(
         self,
-        kit: Kit,
+        context: AgentContext,
         plan: SlotPlan,
         *,
         listener: SlotListener | None = None,
         places: "Counter[Any] | None" = None,
     ) -> None:
         self.ended: SimpleQueue[list[Record] | BaseException] = SimpleQueue()
-        self._kit = kit
+        self._context = context
         self._plan = plan
         self._listener = listener
         self._places = places
@@ -99,7 +99,7 @@ class SlotLoop:
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wakeup, select.POLLIN)
-        self._ledger = SlotLedger(kit.spool_dir, kit.owner)
+        self._ledger = SlotLedger(context.spool_dir, context.owner)
         self._slots: dict[int, Slot] = {}  # by their sockets
         self._attempts: dict[str, Attempt] = {}
         self._host = HostProbe()
@@ -146,11 +146,11 @@ class SlotLoop:
             taken = slot.take_sample(self._tick_host)
             if taken is not None:
                 job, index, sample = taken
-                self._kit.recorder.put([SamplesTaken(job.uuid, index, (sample,))])
+                self._context.recorder.put([SamplesTaken(job.uuid, index, (sample,))])
 
     def heed_cancel_requests(self) -> None:
         """Asked on the recorder's thread, so that it costs the jobs nothing."""
-        self._kit.recorder.poll_cancels(self._heed)
+        self._context.recorder.poll_cancels(self._heed)
 
     def _heed(self, asked: Iterable[str]) -> None:
         self._asked_to_end = frozenset(asked)
@@ -162,7 +162,7 @@ class SlotLoop:
         with self._waking:  # the recorder's thread may be at it
             descriptor, self._wakeup = self._wakeup, -1
             os.close(descriptor)
-        self._ledger.close(self._kit.recorder.unwritten)
+        self._ledger.close(self._context.recorder.unwritten)
         self._host.close()
         self._tick_host.close()
 
@@ -196,7 +196,7 @@ class SlotLoop:
             self._hand_over()
         if not self._is_stopping:
             self._flush()
-            self._kit.recorder.wait_until_applied()
+            self._context.recorder.wait_until_applied()
             self._hand_over()
 
     def _wait_s(self) -> float:
@@ -261,7 +261,9 @@ class SlotLoop:
 
     def _add_slot(self) -> Slot:
         plan = self._plan
-        slot = Slot(self._kit, plan.accounting, plan.logs_dir, plan.output_max_bytes, plan.env, self._ledger)
+        slot = Slot(
+            self._context, plan.accounting, plan.logs_dir, plan.output_max_bytes, plan.env, self._ledger
+        )
         self._slots[slot.socket] = slot
         self._poll.register(slot.socket, select.POLLIN)
         return slot
@@ -420,11 +422,11 @@ class SlotLoop:
         """All at once: one after the other, between jobs that push each other out of the processor's caches,
         they would take twice the time."""
         ended, self._ended_jobs = self._ended_jobs, []
-        now_us = self._kit.clock.now_us()
+        now_us = self._context.clock.now_us()
         for slot_job, finished in ended:
             attempt = self._attempts.pop(slot_job.job.uuid)
-            secrets = self._kit.secrets_of(slot_job.job.uuid)
-            record = self._kit.completed(ended_record(slot_job, attempt, finished, now_us, secrets))
+            secrets = self._context.secrets_of(slot_job.job.uuid)
+            record = self._context.completed(ended_record(slot_job, attempt, finished, now_us, secrets))
             self._write(record, finished, is_attempt_new=record.attempt is not attempt)
             self._batch_records.append(record)
 
@@ -458,7 +460,7 @@ class SlotLoop:
                 self._take_answers(_STOP_AGAIN_S)
             self._give_up_unanswered()
             self._flush()
-            self._kit.recorder.wait_until_applied()
+            self._context.recorder.wait_until_applied()
         finally:
             for slot in list(self._slots.values()):
                 self._drop_slot(slot)
@@ -469,7 +471,7 @@ class SlotLoop:
             slot_job = slot.current
             if slot_job is not None:
                 attempt = self._attempts[slot_job.job.uuid]
-                self._has_ended(slot_job, cut_off(attempt, self._kit.clock.now_us()))
+                self._has_ended(slot_job, cut_off(attempt, self._context.clock.now_us()))
 
     # ---- to the store ----------------------------------------------------------------------------
 
@@ -482,15 +484,15 @@ class SlotLoop:
         self._put_records_together()
         if not self._batch:
             return
-        self._on_their_way.append((self._kit.recorder.put(self._batch), self._batch_records))
+        self._on_their_way.append((self._context.recorder.put(self._batch), self._batch_records))
         self._batch, self._batch_records = [], []
         self._flushed_at_s = time.monotonic()
 
     def _hand_over(self) -> None:
-        while self._on_their_way and self._on_their_way[0][0] <= self._kit.recorder.applied:
+        while self._on_their_way and self._on_their_way[0][0] <= self._context.recorder.applied:
             records = self._on_their_way.popleft()[1]
             uuids = (record.job.uuid for record in records)
-            self._ledger.remove(uuid for uuid in uuids if uuid not in self._kit.recorder.unwritten)
+            self._ledger.remove(uuid for uuid in uuids if uuid not in self._context.recorder.unwritten)
             if records and self._listener is not None:
                 self._listener.recorded(records)
             elif records:

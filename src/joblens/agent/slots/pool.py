@@ -4,7 +4,7 @@ import atexit
 import threading
 from collections.abc import Iterable, Iterator
 
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.loop import SlotLoop, SlotPlan
 from joblens.agent.slots.slot import SlotJob
 from joblens.model.jobs.job import Record
@@ -20,8 +20,8 @@ class SlotPool:
     any two instructions of its main thread, never tears that apart. Jobs are read on the reader's thread, as
     many ahead as `READ_AHEAD` says, so that a reader who stops for long stops new jobs, not memory."""
 
-    def __init__(self, kit: Kit, plan: SlotPlan) -> None:
-        self._loop = SlotLoop(kit, plan)
+    def __init__(self, context: AgentContext, plan: SlotPlan) -> None:
+        self._loop = SlotLoop(context, plan)
 
     def take_samples(self) -> None:
         """On the sampler's thread."""

@@ -34,7 +34,7 @@ class SlotProcess:
         env: Mapping[str, str] | None = None,
         descriptors: tuple[int, int] = (-1, -1),
         *,
-        is_leashed: bool = False,
+        kill_with_owner: bool = False,
     ) -> None:
         """`files` is the path prefix of what jobs print to, in `logs_dir` so that it can be moved there.
         `ledger`: path of the file in which it notes what it runs; empty: there is none.
@@ -42,7 +42,7 @@ class SlotProcess:
         then it begins.
         `rlimits`: what jobs get where the owner changed its own. `env`: what they have beside its own.
         `descriptors` it is given, -1 where there is none: memory in which the kernel counts the packets of
-        its group, and the memory peak, which it reads and resets. `is_leashed`: its job ends with this
+        its group, and the memory peak, which it reads and resets. `kill_with_owner`: its job ends with this
         process."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self.socket = ours.detach()
@@ -57,7 +57,7 @@ class SlotProcess:
         ends = (their_end, self._permits)
         limits = ",".join(":".join(map(str, limit)) for limit in rlimits)
         argv = [*launcher.start_argv("slot_launcher"), *map(str, (*ends, *descriptors)), files, ledger]
-        argv += [logs_dir, limits, "leash" if is_leashed else ""]
+        argv += [logs_dir, limits, "leash" if kill_with_owner else ""]
         argv += [""] if attach is None else attach
         # dup2 onto itself is how posix_spawn says "do not close this one".
         actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in (*ends, *descriptors) if end >= 0]

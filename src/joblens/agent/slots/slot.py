@@ -23,7 +23,7 @@ from joblens.agent.cgroups.marked import end_marked
 from joblens.agent.launcher.launch import exit_usage_of
 from joblens.agent.launcher.slot_ledger import SentJob, SlotLedger
 from joblens.agent.measuring.outcome import Origins
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.counters import NO_PACKETS
 from joblens.agent.slots.home import SlotHome
 from joblens.agent.slots.instruments import UNSEEN, SlotInstruments
@@ -91,7 +91,7 @@ class Slot:
 
     def __init__(
         self,
-        kit: Kit,
+        context: AgentContext,
         accounting: Accounting,
         logs_dir: str,
         output_max_bytes: int,
@@ -100,10 +100,10 @@ class Slot:
     ) -> None:
         """`env`: what its jobs have beside the owner's environment. `ledger`: None where nobody has to find
         its jobs again. Raises LaunchError."""
-        self._kit = kit
+        self._context = context
         self._output_max_bytes = output_max_bytes
         self._ledger = ledger
-        self._home = SlotHome(kit, accounting, logs_dir, env, ledger.path if ledger is not None else "")
+        self._home = SlotHome(context, accounting, logs_dir, env, ledger.path if ledger is not None else "")
         self.socket = self._home.launcher.socket
         self._probe = self._home.probe
         self._numbers = SlotNumbers(self._home.first_reading, can_reset_peak=self._home.can_reset_peak)
@@ -198,8 +198,8 @@ class Slot:
     def begin(self, slot_job: SlotJob, host: dict[str, Any], started_ns: int | None = None) -> Attempt:
         """The launcher runs it. The base was read when the job before it ended; `host` is what the whole
         machine does now."""
-        kit, home = self._kit, self._home
-        now_ns, now_us = kit.clock.mono_ns(), kit.clock.now_us()
+        context, home = self._context, self._home
+        now_ns, now_us = context.clock.mono_ns(), context.clock.now_us()
         with self._lock:
             self._started_ns = started_ns or now_ns
             self._started_at_us = now_us - (now_ns - self._started_ns) // 1000
@@ -211,17 +211,17 @@ class Slot:
         return Attempt(
             started_at_us=self._started_at_us,
             started_mono_ns=self._started_ns,
-            owner=kit.owner,
+            owner=context.owner,
             launcher_pid=home.launcher.pid,
             launcher_start_ticks=home.launcher.start_ticks,
             accounting=home.kind,
-            accounting_reason=kit.accountant.reason_for(slot_job.job),
+            accounting_reason=context.accountant.reason_for(slot_job.job),
             groups=home.paths,
             base=self._numbers.base_of_attempt(),
-            kernel=kit.host.kernel,
-            cpu_count=kit.host.cpu_count,
-            memory_total_bytes=kit.host.memory_total_bytes,
-            provenance=kit.ran_in(slot_job.job),
+            kernel=context.host.kernel,
+            cpu_count=context.host.cpu_count,
+            memory_total_bytes=context.host.memory_total_bytes,
+            provenance=context.ran_in(slot_job.job),
             gpu_devices=slot_job.job.gpu_devices,
         )
 
@@ -307,8 +307,8 @@ class Slot:
             sample_count=count,
             origins=origins,
             details=self._last_details(),
-            duration_s=(self._kit.clock.mono_ns() - self._started_ns) / 1e9,
-            ended_at_us=max(samples[-1].at_us, self._kit.clock.now_us()),
+            duration_s=(self._context.clock.mono_ns() - self._started_ns) / 1e9,
+            ended_at_us=max(samples[-1].at_us, self._context.clock.now_us()),
         )
 
     def _all_samples(self, last: Sample | None) -> tuple[list[Sample], int]:
@@ -325,9 +325,9 @@ class Slot:
         self, reading: dict[str, Any], host: dict[str, Any], own_usec: int = 0, at_ns: int | None = None
     ) -> Sample:
         """`at_ns`: when it was read, where that was not just now."""
-        now_ns = self._kit.clock.mono_ns()
+        now_ns = self._context.clock.mono_ns()
         at_ns = at_ns or now_ns
-        at_us = self._kit.clock.now_us() - (now_ns - at_ns) // 1000
+        at_us = self._context.clock.now_us() - (now_ns - at_ns) // 1000
         elapsed_us = max(0, at_ns - self._started_ns) // 1000
         fields = self._numbers.since_start(reading, own_usec, was_looked_at=self._looks is not None)
         if self._looks is not None:  # the last look may have come between the end and its being told
@@ -408,7 +408,7 @@ class Slot:
         slot_job = self.current
         if slot_job is None or self._instruments is not None:
             return
-        opened = SlotInstruments(slot_job.job, self._kit, self._home)
+        opened = SlotInstruments(slot_job.job, self._context, self._home)
         with self._lock:
             # They look at this job, and at no other that has begun meanwhile.
             if self.current is slot_job and not (self._is_answered or self._home.launcher.has_answered()):

@@ -325,7 +325,7 @@ class SnapshotFold:
         self._is_exporting = False
         self._export_path = event.output_path or self._export_path
 
-    # Telling
+    # PlacementEvents
 
     def snapshot(self, facts: JobFacts, now: float) -> JobSnapshot:
         """`now`: seconds since 1970."""

@@ -28,10 +28,10 @@ from joblens.analysis.comparing.bench_numbers import (
     run_form,
 )
 from joblens.app.bench.files import new_id
-from joblens.app.jobs.preparation import Surroundings, prepare
+from joblens.app.jobs.preparation import SubmitEnvironment, prepare
 from joblens.app.jobs.requests import Request, check_request
 from joblens.app.jobs.results import Result
-from joblens.app.jobs.sequential import OneByOne
+from joblens.app.jobs.sequential import SequentialRunner
 from joblens.app.wiring.bench_system import disturbances, system_info
 from joblens.model.errors import BenchmarkError, InputError
 from joblens.model.settings import Settings
@@ -118,7 +118,7 @@ def run_ab(plan: AbPlan, settings: Settings, tell: Tell) -> Document:
     seed = plan.seed if plan.seed is not None else int.from_bytes(os.urandom(4))
     system, created = system_info(), time.time_ns() // 1000
     so_far = _Round(runs={command.name: [] for command in plan.commands})
-    with OneByOne(settings) as jobs:
+    with SequentialRunner(settings) as jobs:
         bench = _Bench(plan, settings, jobs, tell, so_far)
         try:
             bench.warm_up()
@@ -135,10 +135,12 @@ class _RunFailed(Exception):
 
 
 class _Bench:
-    def __init__(self, plan: AbPlan, settings: Settings, jobs: OneByOne, tell: Tell, so_far: _Round) -> None:
+    def __init__(
+        self, plan: AbPlan, settings: Settings, jobs: SequentialRunner, tell: Tell, so_far: _Round
+    ) -> None:
         self._plan, self._settings, self._jobs, self._tell = plan, settings, jobs, tell
         self._so_far = so_far
-        self._here = Surroundings.here()
+        self._here = SubmitEnvironment.here()
         for command in plan.commands:  # also of those that will never run, because one before them fails
             job = prepare(command.request, settings, self._here).job
             so_far.shown[command.name] = {"command": list(job.argv), "is_shell": job.is_shell}

@@ -24,7 +24,7 @@ from joblens.app.bench.files import default_results_dir, find, load_all, new_id,
 from joblens.app.bench.reports import report_text, write_report
 from joblens.app.jobs.preparation import prepare
 from joblens.app.jobs.results import Result
-from joblens.app.jobs.sequential import OneByOne
+from joblens.app.jobs.sequential import SequentialRunner
 from joblens.app.queue.devices import DEVICES, missing_device
 from joblens.app.queue.tools import find_tool, placed, request_of, tool_request
 from joblens.app.wiring.bench_system import disturbances, system_info
@@ -79,7 +79,7 @@ class BenchmarkRunner:
         system, created_time = system_info(), format_instant(time.time_ns() // 1000)
         measured: list[Document] = []
         job = None
-        with OneByOne(self._settings) as jobs:
+        with SequentialRunner(self._settings) as jobs:
             for number in range(1 - warmup, runs + 1):
                 with tempfile.TemporaryDirectory(prefix="joblens-bench-") as folder:
                     request = replace(request_of(placed(planned, folder)), tags=(BENCH_TAG,))

@@ -9,13 +9,13 @@ from msgspec import structs
 from joblens.agent.clusters.placement import ClusterSide
 from joblens.agent.clusters.tickets import QueueSide
 from joblens.agent.queue.lost_workers import Journals
-from joblens.app.clusters.worker_files import FileHireDesk
+from joblens.app.clusters.worker_files import WorkerConfigFiles
 from joblens.app.queue.queueing import open_queue_store
 from joblens.app.queue.worker_calls import WorkerCaller, served_routes
 from joblens.app.wiring.drivers import Warn
 from joblens.engine.progress.allocations import ClusterPlaces
-from joblens.engine.schedule.capacity import Offer
-from joblens.model.clusters.placing import Parcel, Placed, Room, queue_of_run
+from joblens.engine.schedule.capacity import RunCapacity
+from joblens.model.clusters.placing import NodeCapacity, Placed, PlacementRequest, queue_of_run
 from joblens.model.clusters.preview import QUEUE, Capacity, ClusterPreview, PlannedRequest, PreviewStep
 from joblens.model.errors import MissingExtra, how_to_install
 from joblens.model.runs.plan import Plan, PlannedJob
@@ -23,8 +23,8 @@ from joblens.model.runs.run import Run, RunOptions
 from joblens.model.settings import Settings
 from joblens.plan.workflows.labelled_jobs import jobs_elsewhere
 from joblens.plan.workflows.stages import Stage, schedules_nodes
-from joblens.ports.hiring import HireDesk
-from joblens.ports.placer import LooksAhead, Placer, QueueChoice
+from joblens.ports.cluster import ClusterBackend, LooksAhead, QueueChoice
+from joblens.ports.pilot_workers import WorkerConfigWriter
 from joblens.ports.store import Store
 
 # Where each is: its class is made with (plan, options, settings, desk, warn), which touches nothing yet.
@@ -41,7 +41,9 @@ def is_cluster(engine: str) -> bool:
     return engine in PLACERS
 
 
-def open_placer(plan: Plan, options: RunOptions, settings: Settings, desk: HireDesk, warn: Warn) -> Placer:
+def open_placer(
+    plan: Plan, options: RunOptions, settings: Settings, desk: WorkerConfigWriter, warn: Warn
+) -> ClusterBackend:
     """Raises MissingExtra where its library is not installed."""
     module, name = PLACERS[options.engine]
     try:
@@ -51,7 +53,7 @@ def open_placer(plan: Plan, options: RunOptions, settings: Settings, desk: HireD
             f"--engine {options.engine} needs {error.name}, which is not installed",
             hint=how_to_install(options.engine),
         ) from error
-    return cast(Placer, make(plan, options, settings, desk, warn))
+    return cast(ClusterBackend, make(plan, options, settings, desk, warn))
 
 
 class ClusterCapacity:
@@ -62,7 +64,9 @@ class ClusterCapacity:
     ) -> None:
         self._plan = plan
         self._options = options
-        self._placer = open_placer(plan, options, settings, FileHireDesk(settings, config, _NO_RUN), warn)
+        self._placer = open_placer(
+            plan, options, settings, WorkerConfigFiles(settings, config, _NO_RUN), warn
+        )
         self._capacity: tuple[Capacity, ...] = ()
         self._elsewhere = jobs_elsewhere(plan, options.labels)
 
@@ -91,7 +95,7 @@ class ClusterCapacity:
         requests = (*preview.requests, *requests_for_labels(self._plan, stages, self._elsewhere))
         return structs.replace(preview, requests=requests)
 
-    def offer(self) -> Offer:
+    def offer(self) -> RunCapacity:
         """For the rehearsal. Ray starts as much as its nodes hold; Slurm decides for itself."""
         offer = cluster_offer(self._options, self._placer.room())
         if self._options.engine != "ray" or not self._capacity:
@@ -106,7 +110,7 @@ class ClusterCapacity:
     def close(self) -> None:
         self._placer.close(is_over=False)
 
-    def _parcel(self, index: int) -> Parcel:
+    def _parcel(self, index: int) -> PlacementRequest:
         return _parcel(self._plan, index, self._options.engine)
 
 
@@ -124,9 +128,9 @@ def requests_for_labels(
             yield PlannedRequest(stage=stage.number, kind=QUEUE, name=name, count=len(jobs), jobs=tuple(jobs))
 
 
-def _parcel(plan: Plan, place: int, engine: str) -> Parcel:
+def _parcel(plan: Plan, place: int, engine: str) -> PlacementRequest:
     job = plan.jobs[place]
-    return Parcel(
+    return PlacementRequest(
         uuid=str(place),
         queue=queue_of_run(engine, "", job.scheduler),
         name=job.name,
@@ -146,10 +150,10 @@ class ClusterEngine:
         self._settings = settings
         self._config = config
         self._warn = warn
-        self._desk = FileHireDesk(settings, config, run.uuid)
+        self._desk = WorkerConfigFiles(settings, config, run.uuid)
         self._placer = open_placer(plan, run.options, settings, self._desk, warn)
 
-    def offer(self) -> Offer:
+    def offer(self) -> RunCapacity:
         """What may be under way at once; Raises PlacingError."""
         offer = cluster_offer(self._run.options, self._placer.room())
         if self._run.options.engine != "slurm":
@@ -167,7 +171,7 @@ class ClusterEngine:
                 enabled = set(range(len(self._plan.jobs)) if enabled is None else enabled) - elsewhere
             self._placer.expect(enabled, expected_s)
 
-    def shown_offer(self, offer: Offer) -> Offer:
+    def shown_offer(self, offer: RunCapacity) -> RunCapacity:
         """What people are told of it: nothing where the cluster takes as much as it is given."""
         return structs.replace(
             offer,
@@ -219,13 +223,13 @@ class ClusterEngine:
             self._desk.close()
 
 
-def cluster_offer(options: RunOptions, room: Room | None) -> Offer:
+def cluster_offer(options: RunOptions, room: NodeCapacity | None) -> RunCapacity:
     """As much as the cluster queues, but for what was said."""
-    room = room or Room()
+    room = room or NodeCapacity()
     gpus = _PLENTY_OF_GPUS if room.gpus is None else room.gpus
     cpus = _PLENTY_OF_CPUS if room.places is None else float(room.places)
     memory = _PLENTY_OF_MEMORY if room.memory_bytes is None else room.memory_bytes
-    return Offer(
+    return RunCapacity(
         cpus=cpus if options.cpus is None else options.cpus,
         memory_bytes=memory if options.memory_bytes is None else options.memory_bytes,
         nameless_gpus=gpus if options.gpus is None else len(options.gpus),

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from joblens.model.clusters.allocation import slurm_allocation
-from joblens.model.clusters.placing import Hire
+from joblens.model.clusters.placing import WorkerConfig
 from joblens.model.jobs.job import Placement
 
 SLURM = "slurm"
 
 
-def place_of(hire: Hire, environ: Mapping[str, str]) -> Placement | None:
+def place_of(hire: WorkerConfig, environ: Mapping[str, str]) -> Placement | None:
     """What whoever hired it knew, and what only shows here. None: no cluster has a part in it."""
     told = hire.placement
     if "SLURM_JOB_ID" not in environ or (told is not None and told.engine != SLURM):
@@ -39,7 +39,7 @@ def _nodes(placement: Placement, environ: Mapping[str, str]) -> tuple[str, ...]:
     return (allocation.here, *allocation.others(len(allocation.nodes)))
 
 
-def rename_command(hire: Hire, environ: Mapping[str, str]) -> list[str] | None:
+def rename_command(hire: WorkerConfig, environ: Mapping[str, str]) -> list[str] | None:
     """Returns the command that names an element of an array after its job: Slurm gives all elements the name
     of the array. None: it is no element of an array."""
     index = environ.get("SLURM_ARRAY_TASK_ID", "")

@@ -1,7 +1,7 @@
 """Worker that a cluster starts for a run: `python -m joblens.app.clusters.pilot_worker FILE`.
 
-FILE is a private JSON text (`model.clusters.placing.Hire`), `-` reads it from standard input. The worker
-takes only tickets of its run. It ends when they have ended, when there were none for a while, or before its
+FILE is a private JSON text (`model.clusters.placing.WorkerConfig`), `-` reads it from standard input. The
+worker takes only tickets of its run. It ends when they have ended, when there were none for a while, or before its
 walltime is up. On SIGTERM it asks the cluster why its allocation ends: jobs of a cancelled one end with it,
 others go back to the queue. The worker of one job ends with the exit code of that job."""
 
@@ -20,18 +20,18 @@ from joblens.agent.runtime.output_folders import MARK
 from joblens.app.clusters.pilot_node import is_on_every_node, place_of, rename_command, slurm_job_id
 from joblens.app.clusters.worker_files import leave_words
 from joblens.app.jobs.queries import exit_code_of
-from joblens.app.queue.worker import HiredFor, RunningWorker, WorkerOptions
+from joblens.app.queue.worker import PilotOptions, RunningWorker, WorkerOptions
 from joblens.app.wiring.background_process import log_line
 from joblens.app.wiring.owning import OwnLog
 from joblens.app.wiring.settings import load_settings
-from joblens.model.clusters.placing import Hire, PlaceEnding
+from joblens.model.clusters.placing import PlaceEnding, WorkerConfig
 from joblens.model.clusters.slurm import CANCELLED_REASON
 from joblens.model.delivery import Claim
 from joblens.model.errors import ConfigError, InputError, JoblensError
 from joblens.model.jobs.job import Placement, Record, Status
 from joblens.model.settings import Settings
 from joblens.plan.slurm.answers import ending_of
-from joblens.ports.hiring import Ear
+from joblens.ports.pilot_workers import NodeListener
 from joblens.probes.host.machine_load import read_host
 from joblens.views.text.standard_streams import guard_standard_error
 
@@ -42,7 +42,7 @@ _CANCEL_S = 10.0  # for Slurm to take a scancel
 _RENAME_S = 30.0  # for Slurm to take a name
 
 
-def read_hire(path: str) -> Hire | None:
+def read_hire(path: str) -> WorkerConfig | None:
     """None: the file is gone, and with it the work. Raises InputError."""
     try:
         if path == _STDIN:
@@ -55,12 +55,12 @@ def read_hire(path: str) -> Hire | None:
     except OSError as error:
         raise InputError(f"what this worker is to do cannot be read: {error}") from error
     try:
-        return msgspec.json.decode(data, type=Hire)
+        return msgspec.json.decode(data, type=WorkerConfig)
     except msgspec.MsgspecError as error:
         raise InputError(f"what this worker is to do cannot be understood: {error}") from error
 
 
-def own_tickets(hire: Hire, environ: Mapping[str, str]) -> tuple[str, ...]:
+def own_tickets(hire: WorkerConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Of an array: the one at its own index. Raises InputError."""
     if not hire.is_array:
         return hire.tickets
@@ -70,7 +70,9 @@ def own_tickets(hire: Hire, environ: Mapping[str, str]) -> tuple[str, ...]:
     return (hire.tickets[int(index)],)
 
 
-def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None], folder: str = "") -> int:
+def serve(
+    hire: WorkerConfig, environ: Mapping[str, str], tell: Callable[[str], None], folder: str = ""
+) -> int:
     """Works until nothing is left to do. `folder`: of the hire's file. Returns the exit code of the
     allocation: that of the job it was for, 0 where it was for several. Raises JoblensError."""
     _check_store(hire)
@@ -94,12 +96,12 @@ def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None], f
         idle_s=0.0 if is_for_tickets else hire.idle_s,
         has_ended=has_ended,
     )
-    if folder and running.kit.nodes is not None and is_on_every_node(environ):
-        running.kit.nodes.share(folder)
+    if folder and running.context.nodes is not None and is_on_every_node(environ):
+        running.context.nodes.share(folder)
     if options.hired is not None and options.hired.ends_at_s is not None:
         leaves_s, ends_s = options.hired.ends_at_s, _ends_at_s(environ)
         ending = ending_of("TIMEOUT", slurm_job_id(environ), walltime_s=hire.walltime_s)
-        running.kit.loop.add_timed(
+        running.context.loop.add_timed(
             _LeavesInTime(leaves_s, (leaves_s + (ends_s or leaves_s)) / 2, running, ending)
         )
     running.run(ear)
@@ -145,7 +147,7 @@ def cancel_own_allocation(environ: Mapping[str, str]) -> None:
         )
 
 
-def _rename_element(hire: Hire, environ: Mapping[str, str]) -> None:
+def _rename_element(hire: WorkerConfig, environ: Mapping[str, str]) -> None:
     """Beside the job: a controller that is busy or a node without scontrol delays nothing."""
     command = rename_command(hire, environ)
     if command is None:
@@ -188,7 +190,7 @@ class _LeavesInTime:
                 self._running.worker.give_up_place(self._ending)
 
 
-def _check_store(hire: Hire) -> None:
+def _check_store(hire: WorkerConfig) -> None:
     """A file that several machines write at once does not stay whole, whatever file system it is on."""
     host = read_host()
     if hire.boot_id and hire.boot_id != host.boot_id:
@@ -198,16 +200,16 @@ def _check_store(hire: Hire) -> None:
         )
 
 
-def _settings(hire: Hire) -> Settings:
+def _settings(hire: WorkerConfig) -> Settings:
     return load_settings(config=hire.config or None, overrides={"store.url": hire.store}).settings
 
 
-def _options(hire: Hire, placement: Placement | None, environ: Mapping[str, str]) -> WorkerOptions:
+def _options(hire: WorkerConfig, placement: Placement | None, environ: Mapping[str, str]) -> WorkerOptions:
     return WorkerOptions(
         concurrency=hire.most_jobs or hire.concurrency or _cpus_given(environ),
         queues=hire.queues,
         name=f"{placement.engine}-{placement.job_id or placement.node_id}"[:60] if placement else "",
-        hired=HiredFor(
+        hired=PilotOptions(
             tickets=own_tickets(hire, environ),
             memory_bytes=hire.memory_bytes if hire.memory_bytes is not None else _memory_given(environ),
             gpus=hire.gpus,
@@ -223,7 +225,7 @@ def _options(hire: Hire, placement: Placement | None, environ: Mapping[str, str]
 
 
 def _why_ended(
-    hire: Hire, placement: Placement | None, environ: Mapping[str, str]
+    hire: WorkerConfig, placement: Placement | None, environ: Mapping[str, str]
 ) -> Callable[[], PlaceEnding | None] | None:
     """Returns the question why Slurm ends the allocation; None: this is not in one."""
     if placement is None or placement.engine != "slurm" or not slurm_job_id(environ):
@@ -243,12 +245,12 @@ def _why_ended(
     return ask
 
 
-def _ear(hire: Hire) -> Ear | None:
+def _ear(hire: WorkerConfig) -> NodeListener | None:
     if not hire.listen:
         return None
-    from joblens.runners.nodes.listener import NodeEar
+    from joblens.runners.nodes.listener import SocketListener
 
-    return NodeEar(hire.listen)
+    return SocketListener(hire.listen)
 
 
 def _cpus_given(environ: Mapping[str, str]) -> int | None:
@@ -268,7 +270,7 @@ def _memory_given(environ: Mapping[str, str]) -> int | None:
     return (int(each) << 20) * cpus if each.isdecimal() and int(each) and cpus else None
 
 
-def _leaves_at_s(hire: Hire, environ: Mapping[str, str]) -> float | None:
+def _leaves_at_s(hire: WorkerConfig, environ: Mapping[str, str]) -> float | None:
     """By the monotonic clock: so long before its time is up as was set aside for that, but no more than a
     fifth of what there is."""
     ends_s = _ends_at_s(environ)

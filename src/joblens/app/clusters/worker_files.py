@@ -1,4 +1,4 @@
-"""The private files by which workers are hired for a run (ports.hiring.HireDesk)."""
+"""The private files by which workers are hired for a run (ports.hiring.WorkerConfigWriter)."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from joblens.app.wiring.drivers import is_file_store, store_address, store_name
 from joblens.app.wiring.owning import current_user
 from joblens.app.wiring.paths import store_home
 from joblens.files.private import make_private_folder
-from joblens.model.clusters.placing import Hire
+from joblens.model.clusters.placing import WorkerConfig
 from joblens.model.errors import PlacingError
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
@@ -31,12 +31,12 @@ def hires_folder(settings: Settings, run_uuid: str) -> str:
     return os.path.join(store_home(store_name(settings)), "hires", run_uuid)
 
 
-class FileHireDesk:
+class WorkerConfigFiles:
     """Nothing is written before the first hire is."""
 
     def __init__(self, settings: Settings, config: str | None, run_uuid: str) -> None:
         self.folder = hires_folder(settings, run_uuid)
-        self.hire = Hire(
+        self.hire = WorkerConfig(
             store=store_address(settings),
             config=os.path.abspath(config) if config else "",
             run_uuid=run_uuid,
@@ -46,7 +46,7 @@ class FileHireDesk:
             env={name: os.environ[name] for name in _WHERE_PROGRAMS_ARE if name in os.environ},
         )
 
-    def write(self, hire: Hire) -> str:
+    def write(self, hire: WorkerConfig) -> str:
         path = os.path.join(self.folder, f"{new_uuid()}.json")
         try:
             make_private_folder(self.folder)

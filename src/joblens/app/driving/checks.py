@@ -13,7 +13,7 @@ from joblens.agent.launcher.enclosing_job import is_inside_a_job
 from joblens.app.driving.engine_capacity import EngineCapacity, open_engine
 from joblens.app.runs.records import create_run, jobs_to_run
 from joblens.app.runs.refusals import refuse_driven, refuse_other_engine, refuse_unfinished_base
-from joblens.app.runs.reruns import Again
+from joblens.app.runs.reruns import RerunSelection
 from joblens.app.wiring.drivers import Warn, open_store_directly
 from joblens.app.workflows.loading import LoadedSpec
 from joblens.files.private import make_private_folder
@@ -33,7 +33,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
     loaded: LoadedSpec
     options: RunOptions
-    again: Again | None = None
+    again: RerunSelection | None = None
     base: Run | None = None  # its jobs must have ended: they would run beside themselves
     resumed: Run | None = None
     left: tuple[int, ...] | None = None

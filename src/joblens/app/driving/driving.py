@@ -15,8 +15,8 @@ from joblens.agent.runs.facts import RunFacts
 from joblens.agent.runs.signals import heed_as_before, heed_no_nudge
 from joblens.agent.runs.view import NoView, RunView, ThreadedView
 from joblens.agent.runtime.locks import RunLock, remove_idle_folders
-from joblens.agent.session.context import Kit
-from joblens.app.jobs.preparation import Surroundings, probes_of
+from joblens.agent.session.context import AgentContext
+from joblens.app.jobs.preparation import SubmitEnvironment, probes_of
 from joblens.app.jobs.supervisor import allow_many_files
 from joblens.app.runs.clock import driven_before_s
 from joblens.app.runs.earlier_runs import earlier_durations
@@ -24,12 +24,12 @@ from joblens.app.runs.lookup import KeptResults, kept_events, kept_results
 from joblens.app.runs.records import enabled_places, jobs_to_run
 from joblens.app.runs.refusals import driven_by_another
 from joblens.app.wiring.drivers import store_name
-from joblens.app.wiring.kit_journals import KitJournals
+from joblens.app.wiring.journals import ContextJournals
 from joblens.app.wiring.machine_capacity import check_fit, machine_offer
-from joblens.app.wiring.owning import OwnLog, close_kit, open_kit, open_recovery
+from joblens.app.wiring.owning import OwnLog, close_context, open_context, open_recovery
 from joblens.app.wiring.paths import spool_dir
 from joblens.app.wiring.store_of_jobs import store_for_jobs
-from joblens.engine.schedule.capacity import AHEAD_OF_WORKERS, Choices, Offer
+from joblens.engine.schedule.capacity import AHEAD_OF_WORKERS, Choices, RunCapacity
 from joblens.engine.schedule.replay import restore
 from joblens.engine.schedule.schedule import Schedule
 from joblens.model.errors import JoblensError
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from joblens.agent.clusters.tickets import QueueSide
     from joblens.app.clusters.engine import ClusterEngine
 
-MakeView = Callable[[Run, Plan, Offer], RunView]
+MakeView = Callable[[Run, Plan, RunCapacity], RunView]
 
 
 class Driven(Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ class _Driving:
         self._journaled: list[JournaledStore] = []
         self._is_over = False
 
-    def _make_offer(self) -> Offer:
+    def _make_offer(self) -> RunCapacity:
         options = self._run.options
         if options.engine == "local":
             return machine_offer(options)
@@ -148,44 +148,44 @@ class _Driving:
         check_fit(self._plan, offer, places - jobs_elsewhere(self._plan, options.labels))
         return offer
 
-    def _open_side(self, kit: Kit) -> "QueueSide | None":
+    def _open_side(self, context: AgentContext) -> "QueueSide | None":
         if self._run.options.engine == "local":
             return None
         if self._cluster is not None:
-            cluster, journals = self._cluster, KitJournals(kit, self._journaled[0])
-            return kit.recorder.read(lambda store: cluster.side(store, journals))
+            cluster, journals = self._cluster, ContextJournals(context, self._journaled[0])
+            return context.recorder.read(lambda store: cluster.side(store, journals))
         from joblens.app.driving.queue_engine import open_side
 
         return open_side(self._plan, self._run.options, self._settings, self._config, self._log.warn)
 
     def drive(self, make_view: MakeView | None) -> Driven:
-        kit = open_kit(
+        context = open_context(
             self._settings, self._take_sample, allow_many_files(), self._log.warn, self._keep_journaled
         )
-        kit = structs.replace(kit, complete=name_stop)
-        kit.add_secrets(self._secrets)
+        context = structs.replace(context, complete=name_stop)
+        context.add_secrets(self._secrets)
         if self._secrets:
-            kit.recorder.sieve = self._without_secrets
+            context.recorder.sieve = self._without_secrets
         side: QueueSide | None = None
         view: NoView | ThreadedView = NoView()
         try:
             shown = self._offer if self._cluster is None else self._cluster.shown_offer(self._offer)
             if make_view is not None:
                 view = ThreadedView(make_view(self._run, self._plan, shown), self._log.warn)
-            facts = RunFacts(kit, self._run.uuid, self._plan)
-            schedule = self._schedule(kit)
+            facts = RunFacts(context, self._run.uuid, self._plan)
+            schedule = self._schedule(context)
             setup = self._setup()
-            side = self._open_side(kit)
-            recovery = open_recovery(kit, self._settings)
-            driver = RunDriver(setup, kit, recovery, schedule, facts, view, side)
+            side = self._open_side(context)
+            recovery = open_recovery(context, self._settings)
+            driver = RunDriver(setup, context, recovery, schedule, facts, view, side)
             self._driver = driver
-            past = self._read_past(kit, schedule, facts, driver)
+            past = self._read_past(context, schedule, facts, driver)
             running = driver.adopt()
-            self._restore(kit, schedule, past, running)
-            before_s = kit.recorder.read(lambda store: driven_before_s(store, self._run))
+            self._restore(context, schedule, past, running)
+            before_s = context.recorder.read(lambda store: driven_before_s(store, self._run))
             began_s = time.monotonic()
             started = RunStarted(
-                kit.owner,
+                context.owner,
                 shown.cpus,
                 shown.memory_bytes,
                 shown.gpus,
@@ -215,7 +215,7 @@ class _Driving:
                 was_interrupted=driver.was_interrupted,
                 interrupted_by=driver.interrupted_by,
             )
-            self._after(kit, setup)
+            self._after(context, setup)
             return driven
         finally:
             view.close(RunStatus.FAILED)  # unless it was closed
@@ -225,7 +225,7 @@ class _Driving:
                 side.store.close()
             if self._cluster is not None:
                 self._cluster.close(is_over=self._is_over)
-            close_kit(kit, sweeps_all=True)
+            close_context(context, sweeps_all=True)
 
     def _note_end(self, facts: RunFacts, status: RunStatus) -> RunStatus:
         """Returns `stopped` where jobs were added after the driver last asked for them: the run can be
@@ -263,11 +263,11 @@ class _Driving:
         if self._driver is not None:
             self._driver.take_sample(name)
 
-    def _schedule(self, kit: Kit) -> Schedule:
+    def _schedule(self, context: AgentContext) -> Schedule:
         choices = Choices(
             enabled=enabled_places(self._plan, self._run.options),
             enforce=self._run.options.enforce and self._settings.limits.enforce,
-            expected_s=kit.recorder.read(self._expected),
+            expected_s=context.recorder.read(self._expected),
             may_go_ahead=self._plan.execution.staggered_start_s <= 0,
             may_grow=True,
             served_labels=None if self._run.options.engine == "local" else self._run.options.labels,
@@ -293,13 +293,15 @@ class _Driving:
         known = earlier_durations(store, self._run, self._plan)
         return {place: known[job.name] for place, job in enumerate(self._plan.jobs) if job.name in known}
 
-    def _read_past(self, kit: Kit, schedule: Schedule, facts: RunFacts, driver: RunDriver) -> _Past:
+    def _read_past(
+        self, context: AgentContext, schedule: Schedule, facts: RunFacts, driver: RunDriver
+    ) -> _Past:
         """Reads the events so far and takes in jobs that were added after the run was read. Before `adopt`:
         an earlier driver may have queued such a job."""
-        kept = kit.recorder.read(lambda store: kept_results(store, self._run))
+        kept = context.recorder.read(lambda store: kept_results(store, self._run))
         base_events: list[RunEvent] = []
         if kept is not None:
-            base_events = kit.recorder.read(lambda store: kept_events(store, kept))
+            base_events = context.recorder.read(lambda store: kept_events(store, kept))
             facts.take_earlier(base_events)
         events = facts.begin()
         for event in events:
@@ -309,9 +311,9 @@ class _Driving:
                     schedule.add_jobs(first)
         return _Past(events, kept, base_events)
 
-    def _restore(self, kit: Kit, schedule: Schedule, past: _Past, running: list[Record]) -> None:
+    def _restore(self, context: AgentContext, schedule: Schedule, past: _Past, running: list[Record]) -> None:
         run = self._run
-        results = kit.recorder.read(lambda store: store.run_results(run.uuid))
+        results = context.recorder.read(lambda store: store.run_results(run.uuid))
         # What waits in a queue is under way, and is not to be queued once more.
         queued = {one.job.uuid for one in running if one.job.queue}
         results = [
@@ -319,7 +321,7 @@ class _Driving:
         ]
         devices = {one.job.run.index: one.job.gpu_devices for one in running if one.job.run is not None}
         if past.kept is None:
-            restore(schedule, results, past.events, devices=devices, now_us=kit.clock.now_us())
+            restore(schedule, results, past.events, devices=devices, now_us=context.clock.now_us())
             return
         restore(
             schedule,
@@ -329,12 +331,12 @@ class _Driving:
             again=run.again,
             base_events=past.base_events,
             devices=devices,
-            now_us=kit.clock.now_us(),
+            now_us=context.clock.now_us(),
         )
 
     def _setup(self) -> RunSetup:
         settings, run = self._settings, self._run
-        here = Surroundings.here()
+        here = SubmitEnvironment.here()
         cwd = run.options.cwd or here.cwd
         output_dir = os.path.normpath(os.path.join(cwd, run.options.output_dir))
         return RunSetup(
@@ -372,11 +374,11 @@ class _Driving:
             self._log.warn(f"{usual} belongs to another run; output of this one goes to {folder}")
         return folder
 
-    def _after(self, kit: Kit, setup: RunSetup) -> None:
+    def _after(self, context: AgentContext, setup: RunSetup) -> None:
         from joblens.app.driving.after_run import after_run
 
         try:
-            kit.recorder.read(
+            context.recorder.read(
                 lambda store: after_run(store, self._run, self._plan, setup, self._settings, self._log)
             )
         except JoblensError as error:  # how the run ended stands

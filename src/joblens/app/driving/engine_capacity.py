@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from joblens.app.wiring.drivers import Warn
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.model.clusters.preview import ClusterPreview
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import RunOptions
@@ -25,7 +25,7 @@ class EngineCapacity(Protocol):
         """Capacity and requests of a run of these jobs. `expected_s`: how long they took before."""
         ...
 
-    def offer(self) -> Offer:
+    def offer(self) -> RunCapacity:
         """For a rehearsal of the run, after `preview`."""
         ...
 

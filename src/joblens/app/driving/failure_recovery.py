@@ -123,7 +123,7 @@ def run_hook(
     """Runs it as a job of its own, measured and recorded. Raises RecoveryRefused unless it succeeds."""
     from joblens.app.jobs.preparation import prepare
     from joblens.app.jobs.requests import Request
-    from joblens.app.jobs.sequential import OneByOne
+    from joblens.app.jobs.sequential import SequentialRunner
     from joblens.app.wiring.store_of_jobs import store_for_jobs
 
     workflow = str(run.workflow_number or "")
@@ -141,7 +141,7 @@ def run_hook(
     request = Request(
         argv=(*words, workflow), name=f"recovery-hook-{run_label(run)}", env=env, cwd=run.options.cwd or None
     )
-    with OneByOne(settings) as jobs:
+    with SequentialRunner(settings) as jobs:
         result = jobs.run(prepare(request, settings))
     number = result.record.number
     label = f"job {number}" if number is not None else result.uuid[:8]

@@ -25,7 +25,7 @@ from joblens.app.wiring.machine_capacity import (
     without_names,
 )
 from joblens.app.wiring.owning import current_user
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.model.clusters.preview import QUEUE, Capacity, ClusterPreview, PlannedRequest
 from joblens.model.delivery import WorkerInfo
 from joblens.model.errors import InputError, PlanError
@@ -34,7 +34,7 @@ from joblens.model.runs.run import RunOptions
 from joblens.model.settings import Settings
 from joblens.plan.workflows.labelled_jobs import jobs_elsewhere
 from joblens.plan.workflows.stages import Stage
-from joblens.ports.bell import Bell
+from joblens.ports.broker import Notifier
 from joblens.ports.deliveries import Deliveries
 from joblens.runners.celery.broker_url import check_queue
 
@@ -65,7 +65,7 @@ def open_side(
     )
 
 
-def run_offer(plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -> Offer:
+def run_offer(plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -> RunCapacity:
     """Capacity of all workers of the run's queues together; where there are none yet, of this machine."""
     return QueueCapacity(plan, options, settings, warn).offer()
 
@@ -96,12 +96,12 @@ class QueueCapacity:
         check_fit(self._plan, offer, own)
         check_fit(self._plan, self._most_of_one(offer), own)
 
-    def offer(self) -> Offer:
+    def offer(self) -> RunCapacity:
         if self._workers:
             return _together(self._workers, self._options)
         return without_names(machine_offer(self._options))
 
-    def _most_of_one(self, together: Offer) -> Offer:
+    def _most_of_one(self, together: RunCapacity) -> RunCapacity:
         """Capacity of the largest of the workers: a job cannot be spread over several."""
         options = self._options
         workers = [one for one in self._workers if one.broker]
@@ -176,7 +176,7 @@ def _workers_of(queues: set[str], settings: Settings, deliveries: Deliveries) ->
     ]
 
 
-def _peek(settings: Settings, deliveries: object) -> Bell | None:
+def _peek(settings: Settings, deliveries: object) -> Notifier | None:
     if settings.queue.broker:
         return None
     bell = plain_bell(settings, deliveries)  # type: ignore[arg-type]
@@ -184,10 +184,10 @@ def _peek(settings: Settings, deliveries: object) -> Bell | None:
     return bell
 
 
-def _together(workers: Collection[WorkerInfo], options: RunOptions) -> Offer:
+def _together(workers: Collection[WorkerInfo], options: RunOptions) -> RunCapacity:
     """A job with K CPUs takes K places of a worker, so places are what is counted."""
     memory = [less_reserve(worker.memory_bytes) for worker in workers if worker.memory_bytes is not None]
-    return Offer(
+    return RunCapacity(
         cpus=options.cpus if options.cpus is not None else float(sum(one.concurrency for one in workers)),
         memory_bytes=options.memory_bytes if options.memory_bytes is not None else sum(memory),
         # Which devices a job gets is for its worker to say.

@@ -16,7 +16,7 @@ from joblens.app.runs.clock import driven_before_s
 from joblens.app.runs.earlier_runs import earlier_durations
 from joblens.app.runs.records import enabled_places
 from joblens.engine.progress.progress import JobFailure, ProgressTracker, RunProgress
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.model.clusters.slurm import CANCELLED_REASON, WALLTIME_REASON
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Record, Status
@@ -48,7 +48,7 @@ _FIRST_ENDS = 50  # after so many ends of jobs only failures and summaries are t
 Usage = Mapping[str, tuple[float | None, int | None]]
 
 
-def tracker_for(run: Run, plan: Plan, store: Store, offer: Offer) -> ProgressTracker:
+def tracker_for(run: Run, plan: Plan, store: Store, offer: RunCapacity) -> ProgressTracker:
     """Its clock tells how long the run was driven, the same as all tables do."""
     before_s = driven_before_s(store, run)
     tracker = ProgressTracker(
@@ -317,7 +317,14 @@ class LineView(_Following):
 
 
 def view_for(
-    run: Run, plan: Plan, store: Store, offer: Offer, *, descriptor: int, color: bool, is_silent: bool = False
+    run: Run,
+    plan: Plan,
+    store: Store,
+    offer: RunCapacity,
+    *,
+    descriptor: int,
+    color: bool,
+    is_silent: bool = False,
 ) -> LiveView | LineView:
     """The view that fits what `descriptor` is. `is_silent`: it only keeps count."""
     tracker = tracker_for(run, plan, store, offer)

@@ -10,7 +10,7 @@ from joblens.app.runs.lookup import kept_results
 from joblens.app.runs.state import schedule_of
 from joblens.engine.progress.allocations import TellsWhy
 from joblens.engine.progress.standing import TIME, last_stop, standing
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.schedule import Schedule
 from joblens.model.errors import UnknownJob
 from joblens.model.jobs.job import Owner, Status
@@ -39,18 +39,18 @@ _RECORDS_READ = 100  # whole records read in one look; ends of jobs beyond are c
 View = LiveView | LineView
 
 
-def offer_of(store: Store, run: Run) -> Offer:
+def offer_of(store: Store, run: Run) -> RunCapacity:
     """What it was started with; nothing is known before."""
     for _, event in reversed(store.run_events(run.uuid)):
         if isinstance(event.fact, RunStarted):
             fact = event.fact
-            return Offer(
+            return RunCapacity(
                 cpus=fact.cpus,
                 memory_bytes=fact.memory_bytes,
                 gpus=fact.gpus,
                 most_jobs=run.options.most_jobs,
             )
-    return Offer(cpus=0.0, memory_bytes=0, most_jobs=run.options.most_jobs)
+    return RunCapacity(cpus=0.0, memory_bytes=0, most_jobs=run.options.most_jobs)
 
 
 class RunWatcher:

@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from joblens.agent.session.context import Kit, watch_name
+from joblens.agent.session.context import AgentContext, watch_name
 from joblens.agent.session.session_pool import SessionPool
 from joblens.agent.slots.loop import SlotPlan
 from joblens.agent.slots.pool import SlotPool
 from joblens.agent.slots.slot import SlotJob
-from joblens.app.jobs.preparation import DEFAULT_INTERVAL_S, PreparedJob, Surroundings, prepare
+from joblens.app.jobs.preparation import DEFAULT_INTERVAL_S, PreparedJob, SubmitEnvironment, prepare
 from joblens.app.jobs.requests import (
     Request,
     check_request,
@@ -27,7 +27,7 @@ from joblens.app.jobs.results import JobFailed, Result
 from joblens.app.jobs.retention import apply_retention
 from joblens.app.jobs.session_starting import session_starter
 from joblens.app.wiring.drivers import logs_root
-from joblens.app.wiring.owning import OwnLog, close_kit, open_kit
+from joblens.app.wiring.owning import OwnLog, close_context, open_context
 from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.jobs.job import Accounting, ContainerJob, Requirements
@@ -131,7 +131,7 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
     )
     check_request(replace(common, argv=("the same for all",)))
     settings = _settings(store)
-    here = Surroundings.here()
+    here = SubmitEnvironment.here()
 
     def prepared() -> Iterator[PreparedJob]:
         for command in commands:
@@ -155,10 +155,10 @@ def _run_slots(
                 pool.take_samples()
 
     log = OwnLog(settings.logs)
-    kit = open_kit(settings, tick, warn=log.warn)
+    context = open_context(settings, tick, warn=log.warn)
     try:
         pool = SlotPool(
-            kit,
+            context,
             SlotPlan(
                 width=width,
                 logs_dir=logs_root(settings),
@@ -166,16 +166,16 @@ def _run_slots(
                 accounting=settings.limits.accounting,
             ),
         )
-        kit.sampler.add("slots", settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S)
-        for record in pool.run(_slot_job(one, env, kit) for one in prepared):
+        context.sampler.add("slots", settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S)
+        for record in pool.run(_slot_job(one, env, context) for one in prepared):
             log.ended(record)
             yield Result(record, settings)
     finally:
-        _leave(kit, settings)
+        _leave(context, settings)
 
 
-def _slot_job(prepared: PreparedJob, env: dict[str, str], kit: Kit) -> SlotJob:
-    kit.add_secrets(prepared.secrets, prepared.job.uuid)
+def _slot_job(prepared: PreparedJob, env: dict[str, str], context: AgentContext) -> SlotJob:
+    context.add_secrets(prepared.secrets, prepared.job.uuid)
     return SlotJob(prepared.job, prepared.argv, env)
 
 
@@ -191,22 +191,22 @@ def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: in
             session.watch_limits()
 
     log = OwnLog(settings.logs)
-    kit = open_kit(settings, take_sample, warn=log.warn)
+    context = open_context(settings, take_sample, warn=log.warn)
     try:
-        pool = SessionPool(kit, width)
-        for record in pool.run(session_starter(one, kit, settings) for one in prepared):
+        pool = SessionPool(context, width)
+        for record in pool.run(session_starter(one, context, settings) for one in prepared):
             log.ended(record)
             yield Result(record, settings)
     finally:
-        _leave(kit, settings)
+        _leave(context, settings)
 
 
-def _leave(kit: Kit, settings: Settings) -> None:
+def _leave(context: AgentContext, settings: Settings) -> None:
     try:
         with suppress(JoblensError):  # how the jobs ended stands
-            kit.recorder.read(lambda store: apply_retention(store, settings, kit.clock.now_us()))
+            context.recorder.read(lambda store: apply_retention(store, settings, context.clock.now_us()))
     finally:
-        close_kit(kit)
+        close_context(context)
 
 
 def _settings(store: str | None) -> Settings:

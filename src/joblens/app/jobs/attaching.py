@@ -10,13 +10,19 @@ from typing import Any
 
 from joblens.agent.attach.attached import Attachment
 from joblens.agent.attach.targets import Target, find_target
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.agent.terminal.live_line import LiveLine
 from joblens.app.jobs.after_job import after_job
-from joblens.app.jobs.preparation import DEFAULT_INTERVAL_S, Surroundings, as_text, default_name, probes_of
+from joblens.app.jobs.preparation import (
+    DEFAULT_INTERVAL_S,
+    SubmitEnvironment,
+    as_text,
+    default_name,
+    probes_of,
+)
 from joblens.app.jobs.requests import Request, check_request, seconds_of, tags_of
 from joblens.app.jobs.results import Result
-from joblens.app.wiring.owning import OwnLog, close_kit, open_kit
+from joblens.app.wiring.owning import OwnLog, close_context, open_context
 from joblens.app.wiring.settings import load_settings
 from joblens.model.jobs.job import Job, Record, Requirements
 from joblens.model.jobs.sample import Sample
@@ -72,7 +78,7 @@ def attach_in_foreground(
     for ending in _ENDING:
         if signal.getsignal(ending) is not signal.SIG_IGN:
             before[ending] = signal.signal(ending, looking.stop_soon)
-    wakeup_before = signal.set_wakeup_fd(looking.kit.loop.wake_fd, warn_on_full_buffer=False)
+    wakeup_before = signal.set_wakeup_fd(looking.context.loop.wake_fd, warn_on_full_buffer=False)
     try:
         return looking.until_end()
     finally:
@@ -96,28 +102,28 @@ class _Looking:
         self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
         self._log = OwnLog(settings.logs)
         self._attachment: Attachment | None = None
-        self.kit: Kit = open_kit(settings, self._take_sample, warn=self._log.warn)
+        self.context: AgentContext = open_context(settings, self._take_sample, warn=self._log.warn)
 
     def stop_soon(self, _number: int, _frame: FrameType | None) -> None:
         """A signal handler."""
         self._is_to_stop = True
-        self.kit.loop.call(self._stop)
+        self.context.loop.call(self._stop)
 
     def _stop(self) -> None:
         if self._attachment is not None:
             self._attachment.stop()
 
     def until_end(self) -> Record:
-        kit = self.kit
+        context = self.context
         try:
-            attachment = Attachment(self._job, self._target, kit, self._sampled, self._look_s)
+            attachment = Attachment(self._job, self._target, context, self._sampled, self._look_s)
             self._attachment = attachment
             try:
                 attachment.start()
                 self._log.started(self._job)
                 if self._is_to_stop:
                     attachment.stop()
-                kit.loop.run_until(lambda: attachment.is_over)
+                context.loop.run_until(lambda: attachment.is_over)
             except KeyboardInterrupt:
                 attachment.stop()
                 raise
@@ -127,10 +133,12 @@ class _Looking:
                 attachment.close()
             record = attachment.record
             self._log.ended(record)
-            kit.recorder.read(lambda store: after_job(record, store, self._settings, self._log.warn, None))
+            context.recorder.read(
+                lambda store: after_job(record, store, self._settings, self._log.warn, None)
+            )
             return record
         finally:
-            close_kit(kit)
+            close_context(context)
 
     def _take_sample(self, name: str) -> None:
         if self._attachment is not None:
@@ -140,7 +148,7 @@ class _Looking:
         """On the sampler's thread."""
         if self._live is not None:
             self._recent.append(sample)
-            self.kit.loop.call(self._draw)
+            self.context.loop.call(self._draw)
 
     def _draw(self) -> None:
         attachment = self._attachment
@@ -150,7 +158,7 @@ class _Looking:
 
 
 def _job_of(target: Target, request: Request, settings: Settings) -> Job:
-    here = Surroundings.here()
+    here = SubmitEnvironment.here()
     argv = redact_argv(tuple(map(as_text, target.argv)))
     interval_s = request.interval_s or settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
     return Job(

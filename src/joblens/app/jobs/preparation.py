@@ -45,7 +45,7 @@ class PreparedJob(Struct, frozen=True):
     secrets: SecretValues = NO_SECRETS  # to be hidden in its outcome
 
 
-class Surroundings(Struct, frozen=True):
+class SubmitEnvironment(Struct, frozen=True):
     """What all jobs that one process asks for have in common; looked up once."""
 
     environ: dict[str, str]
@@ -56,7 +56,7 @@ class Surroundings(Struct, frozen=True):
     seeds: dict[str, str] = {}  # that it sets
 
     @classmethod
-    def here(cls, environ: Mapping[str, str] = os.environ) -> "Surroundings":
+    def here(cls, environ: Mapping[str, str] = os.environ) -> "SubmitEnvironment":
         everything = dict(environ)
         allowed = {name: value for name, value in everything.items() if is_allowed_env(name)}
         owner = this_process(read_host())
@@ -64,12 +64,12 @@ class Surroundings(Struct, frozen=True):
         return cls(everything, recorded, current_user(), _current_dir(), owner, seeds_of((), {}, recorded))
 
 
-def prepare(request: Request, settings: Settings, here: Surroundings | None = None) -> PreparedJob:
+def prepare(request: Request, settings: Settings, here: SubmitEnvironment | None = None) -> PreparedJob:
     """Raises InputError for what cannot be used, before anything is begun."""
     check_request(request)
     if request.container is not None:
         request = _without_engine(request)
-    here = here or Surroundings.here()
+    here = here or SubmitEnvironment.here()
     argv = ("/bin/sh", "-c", request.shell) if request.shell is not None else request.argv
     uuid = new_uuid()
     container = request.container

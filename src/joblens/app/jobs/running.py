@@ -12,7 +12,7 @@ from joblens.agent.terminal.output import OutputFiles
 from joblens.app.jobs.after_job import Notice, after_job
 from joblens.app.jobs.preparation import PreparedJob
 from joblens.app.wiring.drivers import logs_root
-from joblens.app.wiring.owning import OwnLog, close_kit, open_kit
+from joblens.app.wiring.owning import OwnLog, close_context, open_context
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample
@@ -42,13 +42,13 @@ def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live:
         elif name == watch_name(prepared.job.uuid):
             foreground.session.watch_limits()
 
-    kit = open_kit(settings, take_sample, warn=log.warn)
-    kit.add_secrets(prepared.secrets, prepared.job.uuid)
+    context = open_context(settings, take_sample, warn=log.warn)
+    context.add_secrets(prepared.secrets, prepared.job.uuid)
     try:
         foreground = Foreground(
             prepared.job,
             LaunchPlan(argv=prepared.argv, env=prepared.env, cwd=prepared.cwd),
-            kit,
+            context,
             output=_output_files(prepared.job.uuid, settings, log.warn),
             render_live=render_live,
             warn=log.warn,
@@ -62,7 +62,7 @@ def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live:
         record = foreground.session.record
         log.ended(record)
         notice = Notice(prepared.notify, prepared.env, prepared.cwd) if prepared.notify else None
-        kit.recorder.read(lambda store: after_job(record, store, settings, log.warn, notice))
+        context.recorder.read(lambda store: after_job(record, store, settings, log.warn, notice))
         return Ended(
             record,
             foreground.stdout_ends_in_newline,
@@ -71,7 +71,7 @@ def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live:
             foreground.died_of_interrupt,
         )
     finally:
-        close_kit(kit)
+        close_context(context)
 
 
 def _output_files(uuid: str, settings: Settings, warn: Callable[[str], None]) -> OutputFiles | None:

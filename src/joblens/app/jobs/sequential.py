@@ -12,24 +12,24 @@ from joblens.app.jobs.results import Result
 from joblens.app.jobs.retention import apply_retention
 from joblens.app.jobs.session_starting import session_starter
 from joblens.app.wiring.drivers import Warn
-from joblens.app.wiring.owning import OwnLog, close_kit, open_kit
+from joblens.app.wiring.owning import OwnLog, close_context, open_context
 from joblens.model.errors import JoblensError
 from joblens.model.settings import Settings
 
 
-class OneByOne:
-    """`with OneByOne(settings) as jobs: jobs.run(prepared)`. What a job prints goes to its files."""
+class SequentialRunner:
+    """`with SequentialRunner(settings) as jobs: jobs.run(prepared)`. What a job prints goes to its files."""
 
     def __init__(self, settings: Settings, warn: Warn | None = None) -> None:
         self._settings = settings
         self._log = OwnLog(settings.logs)
         self._pool: SessionPool | None = None
-        self._kit = open_kit(settings, self._take_sample, warn=warn or self._log.warn)
+        self._context = open_context(settings, self._take_sample, warn=warn or self._log.warn)
 
     def run(self, prepared: PreparedJob) -> Result:
         """An exception while it runs (KeyboardInterrupt) ends the job first, and is recorded."""
-        self._pool = SessionPool(self._kit, 1)
-        (record,) = self._pool.run([session_starter(prepared, self._kit, self._settings)])
+        self._pool = SessionPool(self._context, 1)
+        (record,) = self._pool.run([session_starter(prepared, self._context, self._settings)])
         self._log.ended(record)
         return Result(record, self._settings)
 
@@ -48,8 +48,10 @@ class OneByOne:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            clock = self._kit.clock
+            clock = self._context.clock
             with suppress(JoblensError):  # how the jobs ended stands
-                self._kit.recorder.read(lambda store: apply_retention(store, self._settings, clock.now_us()))
+                self._context.recorder.read(
+                    lambda store: apply_retention(store, self._settings, clock.now_us())
+                )
         finally:
-            close_kit(self._kit)
+            close_context(self._context)

@@ -9,12 +9,12 @@ from joblens.agent.cgroups.login_session import name_stop
 from joblens.agent.cgroups.systemd_scope import own_group
 from joblens.agent.recovery.supervisor import Supervisor, SupervisorPlan
 from joblens.agent.runtime.locks import SupervisorLock, remove_idle_folders
-from joblens.agent.session.context import Kit, watch_name
+from joblens.agent.session.context import AgentContext, watch_name
 from joblens.app.jobs.after_jobs import AfterJobs
 from joblens.app.wiring.background_process import begin_service, log_line
 from joblens.app.wiring.child_store import store_environment
 from joblens.app.wiring.drivers import store_name
-from joblens.app.wiring.owning import OwnLog, close_kit, current_user, open_kit, open_recovery
+from joblens.app.wiring.owning import OwnLog, close_context, current_user, open_context, open_recovery
 from joblens.app.wiring.paths import spool_dir
 from joblens.app.wiring.restarting import Installation, restart
 from joblens.model.errors import ConfigError
@@ -78,11 +78,11 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
 
     limits = allow_many_files()
     own_log = _open_log(settings)
-    kit = replace(open_kit(settings, take_sample, limits, own_log.warn), complete=name_stop)
+    context = replace(open_context(settings, take_sample, limits, own_log.warn), complete=name_stop)
     after_jobs = AfterJobs(settings, own_log)
     supervisor = Supervisor(
-        kit,
-        open_recovery(kit, settings),
+        context,
+        open_recovery(context, settings),
         lock,
         SupervisorPlan(
             user=current_user(),
@@ -101,20 +101,20 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
     finally:
         after_jobs.close()
         if must_restart:
-            _restart(kit, settings, lock, own_log, supervisor)
-        close_kit(kit)
+            _restart(context, settings, lock, own_log, supervisor)
+        close_context(context)
         lock.release()
-        remove_idle_folders(kit.spool_dir)
+        remove_idle_folders(context.spool_dir)
         own_log.info("the supervisor ends")
 
 
 def _restart(
-    kit: Kit, settings: Settings, lock: SupervisorLock, own_log: OwnLog, supervisor: Supervisor
+    context: AgentContext, settings: Settings, lock: SupervisorLock, own_log: OwnLog, supervisor: Supervisor
 ) -> None:
     """Leaves running jobs to their launchers; they are adopted after the restart. Nothing is imported on the
     way: it could be another version's."""
-    kit.sampler.close()
-    kit.recorder.close()
+    context.sampler.close()
+    context.recorder.close()
     own_log.warn("restarts in place: another version of joblens was installed, or SIGUSR2 asked for it")
     env = {**store_environment(settings), **lock.keep_across_exec()}
     restart("joblens.app.jobs.supervisor", env, was_asked_to_end=lambda: supervisor.is_asked_to_end)

@@ -14,7 +14,7 @@ from joblens.model.delivery import Backlog, WorkerInfo
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.settings import Settings
 from joblens.model.values.labels import queue_and_label
-from joblens.ports.bell import Bell
+from joblens.ports.broker import Notifier
 from joblens.ports.deliveries import Deliveries
 
 
@@ -73,7 +73,7 @@ def _look(form: dict[str, Any], settings: Settings, store: Deliveries) -> None:
     form["problems"] += _unserved(settings, workers, backlog)
 
 
-def _ask_broker(form: dict[str, Any], settings: Settings, opened: Callable[[], Bell]) -> None:
+def _ask_broker(form: dict[str, Any], settings: Settings, opened: Callable[[], Notifier]) -> None:
     broker = form["broker"]
     try:
         if settings.queue.broker:

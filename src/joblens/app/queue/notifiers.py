@@ -15,7 +15,7 @@ from joblens.model.errors import BrokerError, MissingExtra, SupervisorError, how
 from joblens.model.jobs.job import Owner
 from joblens.model.settings import Settings
 from joblens.model.values.labels import queue_and_label, unserved_words
-from joblens.ports.bell import Bell
+from joblens.ports.broker import Notifier
 from joblens.ports.deliveries import Deliveries
 from joblens.probes.host.machine_load import read_host
 
@@ -102,7 +102,7 @@ def with_broker(options: "RunOptions", settings: Settings) -> "RunOptions":
 class BellByLabel:
     """Calls workers without a label and workers with one, each in their own way."""
 
-    def __init__(self, plain: Bell, labelled: Bell) -> None:
+    def __init__(self, plain: Notifier, labelled: Notifier) -> None:
         self._plain = plain
         self._labelled = labelled
 
@@ -124,7 +124,7 @@ class BellByLabel:
 
 def open_bell(
     settings: Settings, deliveries: Deliveries, config: str | None = None, queues: Iterable[str] = ()
-) -> Bell:
+) -> Notifier:
     """For jobs of these queues. Raises MissingExtra where a broker is configured and Celery is not
     installed."""
     if settings.queue.broker:
@@ -141,7 +141,7 @@ def plain_bell(
     config: str | None = None,
     queues: Iterable[str] = (),
     workers: Sequence[WorkerInfo] | None = None,
-) -> Bell:
+) -> Notifier:
     """The same for workers without a label. `workers`: of this user, where they are known."""
     if settings.queue.broker:
         return configured_bell(settings)
@@ -159,7 +159,7 @@ def _own_by_hand(settings: Settings, deliveries: Deliveries) -> list[WorkerInfo]
     return [worker for worker in by_hand if worker.any_user or worker.user == current_user()]
 
 
-def _bell_of(workers: Sequence[WorkerInfo], settings: Settings) -> Bell:
+def _bell_of(workers: Sequence[WorkerInfo], settings: Settings) -> Notifier:
     folder = broker_of(settings).shown
     if any(worker.broker == folder for worker in workers):
         try:
@@ -190,7 +190,7 @@ def check_broker_answers(settings: Settings) -> str:
         bell.close()
 
 
-def configured_bell(settings: Settings) -> Bell:
+def configured_bell(settings: Settings) -> Notifier:
     """Of the broker that is named, or else of the folder. Raises MissingExtra."""
     try:
         from joblens.runners.celery.notifier import CeleryBell

@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.app.jobs.preparation import PreparedJob, Surroundings, prepare
+from joblens.app.jobs.preparation import PreparedJob, SubmitEnvironment, prepare
 from joblens.app.jobs.requests import Request
 from joblens.app.queue.notifiers import call_workers, check_broker, remind_workers
 from joblens.app.wiring.drivers import Warn, open_deliveries, warn_in_python
@@ -93,9 +93,9 @@ def make_tickets(requests: Sequence[QueueRequest], settings: Settings) -> list[t
     return made
 
 
-def surroundings_of_queue() -> Surroundings:
+def surroundings_of_queue() -> SubmitEnvironment:
     """A job on a queue has the environment of its worker and what was written for it: nothing of here."""
-    return Surroundings.here({})
+    return SubmitEnvironment.here({})
 
 
 def _ticket(asked: QueueRequest, prepared: PreparedJob, settings: Settings, after: str) -> tuple[Job, Ticket]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 import joblens
 from joblens.agent.cgroups.login_session import name_stop, stop_reason, system_unit
 from joblens.agent.clusters.lost_tickets import PLACE
-from joblens.agent.nodes.jobs import NodeDesks
+from joblens.agent.nodes.jobs import MultiNodeJobs
 from joblens.agent.queue.claimed_jobs import ClaimedJob
 from joblens.agent.queue.lost_claims import PID_NAMESPACE
 from joblens.agent.queue.node_worker import NodeWorker
@@ -27,14 +27,14 @@ from joblens.agent.queue.worker_plan import WorkerPlan, WorkerView
 from joblens.agent.recovery.sweeping import sweep
 from joblens.agent.runtime.locks import SupervisorLock, remove_idle_folders
 from joblens.agent.runtime.payload import Payload
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.app.jobs.after_jobs import AfterJobs
 from joblens.app.jobs.supervisor import allow_many_files
 from joblens.app.wiring.child_store import keep_passwords_from_jobs, store_environment
 from joblens.app.wiring.drivers import logs_root, open_deliveries, store_name
-from joblens.app.wiring.kit_journals import KitJournals
+from joblens.app.wiring.journals import ContextJournals
 from joblens.app.wiring.machine_capacity import less_reserve
-from joblens.app.wiring.owning import OwnLog, close_kit, current_user, open_kit
+from joblens.app.wiring.owning import OwnLog, close_context, current_user, open_context
 from joblens.app.wiring.paths import spool_dir
 from joblens.app.wiring.restarting import Installation, restart
 from joblens.model.clusters.placing import PlaceEnding, is_for_any_worker
@@ -42,8 +42,8 @@ from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Granularity, Placement, Record, Status
 from joblens.model.settings import Settings
-from joblens.ports.bell import Bell, Hearing
-from joblens.ports.hiring import Ear
+from joblens.ports.broker import BrokerConsumer, Notifier
+from joblens.ports.pilot_workers import NodeListener
 from joblens.ports.store import Store
 from joblens.probes.cgroup.layout import CgroupLayout, read_layout
 from joblens.probes.host.machine import usable_cpus, usable_gpus, usable_memory_bytes
@@ -58,7 +58,7 @@ _ANSWER_LEAST_S, _ANSWER_MOST_S = 3.0, 15.0
 _ENDS_WAIT_S = 0.25  # between a signal to the first process of a place and that to the last
 
 
-class HiredFor(Struct, frozen=True, kw_only=True):
+class PilotOptions(Struct, frozen=True, kw_only=True):
     """What one is told that a run's driver had a cluster start."""
 
     tickets: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class HiredFor(Struct, frozen=True, kw_only=True):
     placement: Placement | None = None
     place: str = ""  # the cluster's own id of it
     user: str = ""
-    ear: Ear | None = None  # by which it is told of tickets
+    ear: NodeListener | None = None  # by which it is told of tickets
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     # Asks the cluster why it ends the allocation; may wait for some seconds. None: it gives jobs back.
     why_ended: Callable[[], PlaceEnding | None] | None = None
@@ -82,10 +82,10 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()  # (): it takes jobs without a label
     name: str = ""  # how it begins; '': with host and process
     any_user: bool = False
-    hired: HiredFor | None = None
+    hired: PilotOptions | None = None
 
 
-class Watching(WorkerView):
+class WorkerObserver(WorkerView):
     """Tells people, and does what follows the end of a job."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Watching(WorkerView):
         log: OwnLog,
         tell: Tell,
         has_ended: Callable[[Record, Claim], None] | None,
-        ear: Ear | None = None,
+        ear: NodeListener | None = None,
     ) -> None:
         self._ear = ear
         self._tell = tell
@@ -151,7 +151,7 @@ def _payload(record: Record, claim: Claim) -> Payload:
     )
 
 
-def _node_desks(settings: Settings, hired: HiredFor | None) -> NodeDesks | None:
+def _node_desks(settings: Settings, hired: PilotOptions | None) -> MultiNodeJobs | None:
     """Of a worker whose jobs may bring along a way to their other nodes."""
     if hired is None or hired.ear is None:
         return None
@@ -160,8 +160,8 @@ def _node_desks(settings: Settings, hired: HiredFor | None) -> NodeDesks | None:
     return desks_here(settings.limits.cgroup_parent)
 
 
-def make_info(settings: Settings, kit: Kit, options: WorkerOptions, broker: str) -> WorkerInfo:
-    layout, owner = read_layout(), kit.owner
+def make_info(settings: Settings, context: AgentContext, options: WorkerOptions, broker: str) -> WorkerInfo:
+    layout, owner = read_layout(), context.owner
     cpus = usable_cpus(layout)
     return WorkerInfo(
         # Never the same twice: what a dead worker of that name held would seem to be held by this one.
@@ -178,16 +178,16 @@ def make_info(settings: Settings, kit: Kit, options: WorkerOptions, broker: str)
         version=joblens.__version__,
         start_ticks=owner.start_ticks,
         boot_id=owner.boot_id,
-        started_at_us=kit.clock.now_us(),
+        started_at_us=context.clock.now_us(),
         any_user=options.any_user or settings.queue.any_user,
         labels=options.labels,
-        facts=_facts(kit, options),
+        facts=_facts(context, options),
     )
 
 
-def _facts(kit: Kit, options: WorkerOptions) -> dict[str, Any]:
+def _facts(context: AgentContext, options: WorkerOptions) -> dict[str, Any]:
     place = options.hired.place if options.hired is not None else ""
-    return {PID_NAMESPACE: kit.owner.pid_namespace, **({PLACE: place} if place else {})}
+    return {PID_NAMESPACE: context.owner.pid_namespace, **({PLACE: place} if place else {})}
 
 
 def _memory_of(options: WorkerOptions, layout: CgroupLayout) -> int | None:
@@ -211,7 +211,7 @@ class RunningWorker:
         tell: Tell,
         *,
         broker: str = "",
-        bell: Bell | None = None,
+        bell: Notifier | None = None,
         idle_s: float | None = None,
         may_leave: Callable[["RunningWorker"], bool] = lambda _: True,
         has_ended: Callable[[Record, Claim], None] | None = None,
@@ -232,29 +232,31 @@ class RunningWorker:
             fences.append(FencedStore(store))
             return fences[0]
 
-        kit = open_kit(settings, self._take_sample, allow_many_files(), log.warn, around)
-        self.info = make_info(settings, kit, options, broker)
+        context = open_context(settings, self._take_sample, allow_many_files(), log.warn, around)
+        self.info = make_info(settings, context, options, broker)
         claimed: dict[str, ClaimedJob] = {}
         hired = options.hired
         if hired is not None:
             fences[0].placement, fences[0].folders = hired.placement, hired.elsewhere
         complete = WorkedOutcomes(self.info.name, claimed, fences[0].placement_of).complete
-        nodes = kit.nodes or _node_desks(settings, hired)
+        nodes = context.nodes or _node_desks(settings, hired)
         self._complete = complete
-        self.kit = replace(kit, is_leashed=True, complete=self._completed, nodes=nodes)
-        self.watching = Watching(settings, log, tell, has_ended, hired.ear if hired is not None else None)
+        self.context = replace(context, kill_with_owner=True, complete=self._completed, nodes=nodes)
+        self.watching = WorkerObserver(
+            settings, log, tell, has_ended, hired.ear if hired is not None else None
+        )
         self._deliveries = open_deliveries(settings, log.warn, _answer_s(settings.queue.lease))
         make = QueueWorker if hired is None or hired.ear is None else NodeWorker
         self._worker = make(
             self._plan(settings, options, idle_s, is_embedded=not broker and hired is None),
-            self.kit,
+            self.context,
             self._deliveries,
             claimed,
             fences[0],
             bell=bell,
             view=self.watching,
             may_leave=lambda: may_leave(self),
-            journals=KitJournals(self.kit, journaled[0]),
+            journals=ContextJournals(self.context, journaled[0]),
         )
 
     def _completed(self, record: Record) -> Record:
@@ -271,7 +273,7 @@ class RunningWorker:
     def _plan(
         self, settings: Settings, options: WorkerOptions, idle_s: float | None, *, is_embedded: bool
     ) -> WorkerPlan:
-        hired, memory_bytes = options.hired or HiredFor(), self.info.memory_bytes
+        hired, memory_bytes = options.hired or PilotOptions(), self.info.memory_bytes
         if options.hired is None and memory_bytes is not None:
             memory_bytes = less_reserve(memory_bytes)
         return WorkerPlan(
@@ -302,18 +304,22 @@ class RunningWorker:
         assert self._worker is not None
         return self._worker
 
-    def run(self, hearing: Hearing | None = None, when_there: Callable[[], None] = lambda: None) -> None:
+    def run(
+        self, hearing: BrokerConsumer | None = None, when_there: Callable[[], None] = lambda: None
+    ) -> None:
         """Takes the process's signals for as long as this lasts."""
-        kit, worker = self.kit, self.worker
+        context, worker = self.context, self.worker
         self._take_signals(hearing)
         with suppress(JoblensError):
-            kit.recorder.read(
-                lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host, kit.accountant.parent)
+            context.recorder.read(
+                lambda store: sweep(
+                    context.spool_dir, store, context.clock.now_us(), context.host, context.accountant.parent
+                )
             )
         thread = _start_hearing(hearing, worker) if hearing is not None else None
         upgrade = _Upgrade(worker, hearing, self._tell)
         if self._hired is None:
-            kit.loop.add_timed(upgrade)
+            context.loop.add_timed(upgrade)
         when_there()
         try:
             worker.run()
@@ -325,8 +331,8 @@ class RunningWorker:
         if upgrade.is_due and not self._is_asked_to_end:
             restart("joblens.app.queue.worker", self._environ)
 
-    def _take_signals(self, hearing: Hearing | None) -> None:
-        worker, loop = self.worker, self.kit.loop
+    def _take_signals(self, hearing: BrokerConsumer | None) -> None:
+        worker, loop = self.worker, self.context.loop
 
         def end(number: int, _frame: FrameType | None) -> None:
             if hearing is not None and self._hired is None:
@@ -354,7 +360,7 @@ class RunningWorker:
 
     def _give_up_place(self) -> None:
         """The cluster ends the allocation. The answer to why decides whether its jobs run again."""
-        worker, loop = self.worker, self.kit.loop
+        worker, loop = self.worker, self.context.loop
         why = self._hired.why_ended if self._hired is not None else None
         if why is None or not worker.has_jobs:
             worker.give_up_place()
@@ -372,18 +378,18 @@ class RunningWorker:
 
     def close(self) -> None:
         self.watching.close()
-        close_kit(self.kit)
+        close_context(self.context)
         close = getattr(self._deliveries, "close", None)
         if close is not None:
             close()
-        remove_idle_folders(self.kit.spool_dir)
+        remove_idle_folders(self.context.spool_dir)
 
 
 class _Upgrade:
     """Lets the worker finish its jobs when another version of joblens is installed; loop.Timed. The worker is
     then restarted in place."""
 
-    def __init__(self, worker: QueueWorker, hearing: Hearing | None, tell: Tell) -> None:
+    def __init__(self, worker: QueueWorker, hearing: BrokerConsumer | None, tell: Tell) -> None:
         self._installation = Installation()
         self._worker = worker
         self._hearing = hearing
@@ -407,7 +413,7 @@ class _Upgrade:
             self._worker.end()
 
 
-def _is_in_place_with_jobs(hired: HiredFor) -> bool:
+def _is_in_place_with_jobs(hired: PilotOptions) -> bool:
     """Slurm ends a place with everything in it; nodes of Ray know nothing of this process."""
     return hired.placement is not None and hired.ear is None
 
@@ -417,7 +423,7 @@ def _answer_s(lease_s: float) -> float:
     return min(_ANSWER_MOST_S, max(_ANSWER_LEAST_S, lease_s / 2))
 
 
-def _start_hearing(hearing: Hearing, worker: QueueWorker) -> threading.Thread:
+def _start_hearing(hearing: BrokerConsumer, worker: QueueWorker) -> threading.Thread:
     def hear() -> None:
         hearing.run(worker, worker.broker_is_there, worker.broker_is_away)
 
@@ -456,5 +462,5 @@ def _has_work(running: RunningWorker) -> bool:
         return record.status is Status.QUEUED and is_for_it
 
     with suppress(JoblensError):
-        return any(map(waits, running.kit.recorder.read(lambda store: store.running())))
+        return any(map(waits, running.context.recorder.read(lambda store: store.running())))
     return False

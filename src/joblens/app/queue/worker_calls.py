@@ -9,7 +9,7 @@ from joblens.app.queue.queueing import QueueStore, open_queue_store
 from joblens.app.wiring.drivers import Warn
 from joblens.app.wiring.owning import current_user
 from joblens.model.settings import Settings
-from joblens.ports.bell import Bell
+from joblens.ports.broker import Notifier
 from joblens.ports.deliveries import Deliveries
 
 
@@ -21,7 +21,7 @@ class WorkerCaller:
         self._config = config
         self._warn = warn
         self._store: QueueStore | None = None
-        self._bell: Bell | None = None  # of a broker that is configured: connected once
+        self._bell: Notifier | None = None  # of a broker that is configured: connected once
 
     def ring(self, tickets: Tickets) -> None:
         bell = self._bell or open_bell(self._settings, self._open(), self._config)

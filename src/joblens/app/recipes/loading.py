@@ -15,7 +15,7 @@ from joblens.spec.formats.positions import Path
 from joblens.spec.recipes.file import read_recipe
 
 if TYPE_CHECKING:
-    from joblens.data.base.operator import Operator, Surroundings
+    from joblens.data.base.operator import Operator, OperatorContext
 
 _MOST_SHOWN = 50
 _FORMATS = ("yaml", "json", "json5", "toml")
@@ -138,10 +138,10 @@ def check_recipe(loaded: LoadedRecipe) -> CheckedRecipe:
     )
 
 
-def surroundings_of(recipe: Recipe) -> "Surroundings":
-    from joblens.data.base.operator import Surroundings
+def surroundings_of(recipe: Recipe) -> "OperatorContext":
+    from joblens.data.base.operator import OperatorContext
 
-    return Surroundings(
+    return OperatorContext(
         text_key=recipe.text_keys[0],
         image_key=recipe.image_key,
         audio_key=recipe.audio_key,
@@ -160,7 +160,7 @@ def recipe_error(path: str, problems: Sequence[str], hint: str = "") -> RecipeEr
 
 
 def _look_at(
-    call: OperatorCall, surroundings: "Surroundings"
+    call: OperatorCall, surroundings: "OperatorContext"
 ) -> tuple[list[tuple[Path, str]], "Operator | None"]:
     """What is wrong with it, by place inside its entry, or the operator."""
     from joblens.data.registry import lookup as registry

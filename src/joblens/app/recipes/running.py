@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.runtime.loop import Loop
-from joblens.agent.session.context import Kit, watch_name
+from joblens.agent.session.context import AgentContext, watch_name
 from joblens.agent.session.session import JobSession
 from joblens.agent.session.session_pool import SessionPool, StartSession
 from joblens.analysis.recipes.operators import operator_table
@@ -23,7 +23,7 @@ from joblens.app.jobs.retention import apply_retention
 from joblens.app.jobs.session_starting import session_starter
 from joblens.app.recipes.jobs import PlannedJob, make_job
 from joblens.app.recipes.snapshots import LiveSnapshot
-from joblens.app.wiring.owning import OwnLog, close_kit, open_kit
+from joblens.app.wiring.owning import OwnLog, close_context, open_context
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.details import Details
@@ -98,13 +98,13 @@ class _Executing:
 
     def _run(self) -> EndedRecipe:
         prepared = prepare(executor_request(self._plan), self._settings)
-        kit = open_kit(self._settings, self._take_sample, warn=self._log.warn)
-        self._loop = kit.loop
+        context = open_context(self._settings, self._take_sample, warn=self._log.warn)
+        self._loop = context.loop
         try:
-            self._wait(SessionPool(kit, 1), kit, prepared)
+            self._wait(SessionPool(context, 1), context, prepared)
             assert self._session is not None
             snapshot = _over(self._live.refresh(), self._session.record)
-            self._remember(kit, snapshot)
+            self._remember(context, snapshot)
             self._log.ended(self._session.record)
             number = self._signals.number if snapshot.overall_status is ProcessingStatus.STOPPED else None
             summary = self._live.directory.read_summary()
@@ -117,17 +117,17 @@ class _Executing:
                 can_go_on=summary.get("resumption_command", "") is not None,
             )
         finally:
-            close_kit(kit)
+            close_context(context)
 
-    def _wait(self, pool: SessionPool, kit: Kit, prepared: PreparedJob) -> None:
-        kit.loop.add_timed(self)
+    def _wait(self, pool: SessionPool, context: AgentContext, prepared: PreparedJob) -> None:
+        context.loop.add_timed(self)
         try:
-            for _ in pool.run([self._starter(prepared, kit)]):
+            for _ in pool.run([self._starter(prepared, context)]):
                 pass
         except KeyboardInterrupt:  # by somebody's own handler; the pool has ended the job before
             self._signals.note(signal.SIGINT)
         finally:
-            kit.loop.remove_timed(self)
+            context.loop.remove_timed(self)
             self._close_view()
 
     def _close_view(self) -> None:
@@ -151,9 +151,9 @@ class _Executing:
         if not session.is_over:
             session.ask_stop(EndCause.CANCELLED, number)
 
-    def _starter(self, prepared: PreparedJob, kit: Kit) -> StartSession:
+    def _starter(self, prepared: PreparedJob, context: AgentContext) -> StartSession:
         """Ctrl-C is for us, not for the job's own session: it is then asked to stop, and stops in order."""
-        begin = session_starter(prepared, kit, self._settings)
+        begin = session_starter(prepared, context, self._settings)
 
         def start(on_end: Callable[[JobSession], None]) -> JobSession:
             self._session = begin(on_end)
@@ -171,12 +171,14 @@ class _Executing:
         else:
             session.take_sample()
 
-    def _remember(self, kit: Kit, snapshot: JobSnapshot) -> None:
+    def _remember(self, context: AgentContext, snapshot: JobSnapshot) -> None:
         assert self._session is not None
-        table = operator_table(snapshot, self._plan, kit.clock.now_us())
-        kit.recorder.write([DetailsTaken(self._session.job.uuid, Details(operators=table))])
+        table = operator_table(snapshot, self._plan, context.clock.now_us())
+        context.recorder.write([DetailsTaken(self._session.job.uuid, Details(operators=table))])
         with suppress(JoblensError):  # how the job ended stands
-            kit.recorder.read(lambda store: apply_retention(store, self._settings, kit.clock.now_us()))
+            context.recorder.read(
+                lambda store: apply_retention(store, self._settings, context.clock.now_us())
+            )
 
     # ---- while it goes on, on the pool's thread ----------------------------------------------------------
 

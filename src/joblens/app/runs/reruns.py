@@ -26,7 +26,7 @@ from joblens.plan.workflows.selection import find_jobs
 from joblens.ports.store import Store
 
 
-class Again(Struct, frozen=True):
+class RerunSelection(Struct, frozen=True):
     """What a new run repeats of `base`; the others keep their outcome. Actions are those of the new run: all
     of them run. `has_failed_actions`: there is a reason for it also where no job has to run again."""
 
@@ -43,7 +43,7 @@ class Again(Struct, frozen=True):
         return not self.places and not self.has_failed_actions
 
 
-def failed_of(store: Store, run: Run) -> Again:
+def failed_of(store: Store, run: Run) -> RerunSelection:
     """Jobs of the run that have not succeeded, and everything that needs them; actions, when one failed."""
     run = store.find_run(run.uuid)
     state = state_of_run(store, run)
@@ -55,7 +55,7 @@ def failed_of(store: Store, run: Run) -> Again:
     return _again_of(state, failed, has_failed_actions=bool(failed_actions(store, run.uuid)))
 
 
-def selected_of(store: Store, run: Run, words: Sequence[str]) -> Again:
+def selected_of(store: Store, run: Run, words: Sequence[str]) -> RerunSelection:
     """The jobs that the words name, and everything that needs them. Raises PlanError for words that name no
     job, and for jobs that cannot run because of others."""
     state = state_of_run(store, store.find_run(run.uuid))
@@ -67,7 +67,9 @@ def selected_of(store: Store, run: Run, words: Sequence[str]) -> Again:
     return _again_of(state, {state.jobs[place].name: "named by --only" for place in sorted(chosen)})
 
 
-def _again_of(state: RunState, chosen: Mapping[str, str], *, has_failed_actions: bool = False) -> Again:
+def _again_of(
+    state: RunState, chosen: Mapping[str, str], *, has_failed_actions: bool = False
+) -> RerunSelection:
     """`chosen`: jobs by name, and why each runs again; everything that needs them does, too."""
 
     def decide(plan: Plan, must: Mapping[int, str]) -> dict[int, str]:
@@ -80,7 +82,7 @@ def _again_of(state: RunState, chosen: Mapping[str, str], *, has_failed_actions:
     run = state.run
     plan = loaded_run(run).plan if run.spawned else state.plan
     carried = carry(state, plan, decide)
-    return Again(
+    return RerunSelection(
         run,
         tuple(sorted(carried.reasons)),
         carried.reasons,
@@ -109,7 +111,7 @@ def _refuse_impossible(state: RunState, chosen: set[int], places: set[int]) -> N
         raise PlanError("\n  ".join(problems), hint="name those with --only too, or use --failed")
 
 
-def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> Again:
+def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> RerunSelection:
     """Jobs whose command or inputs have changed since they succeeded in `base`, those that have not succeeded
     there, and everything that needs them."""
     state = state_of_run(store, base)
@@ -137,7 +139,7 @@ def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> Again:
         )
 
     kept = carry(state, loaded.plan, decide)
-    return Again(
+    return RerunSelection(
         base,
         tuple(sorted(kept.reasons)),
         kept.reasons,
@@ -147,7 +149,9 @@ def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> Again:
     )
 
 
-def changed_since_last(store: Store, workflow: Workflow | None, loaded: LoadedSpec, cwd: str) -> Again | None:
+def changed_since_last(
+    store: Store, workflow: Workflow | None, loaded: LoadedSpec, cwd: str
+) -> RerunSelection | None:
     """By the last success of each job in any run of the workflow. None: there is no run yet."""
     runs = store.runs(workflow.uuid) if workflow is not None else []
     tried = [run for run in runs if run.started_at_us is not None]
@@ -176,7 +180,7 @@ def changed_since_last(store: Store, workflow: Workflow | None, loaded: LoadedSp
         if place not in reasons and (one.run_uuid, one.index) != (base.uuid, place):
             kept.setdefault(one.run_uuid, []).append((place, one.index))
     kept_from = {uuid: tuple(places) for uuid, places in kept.items()}
-    return Again(store.find_run(base.uuid), tuple(sorted(reasons)), reasons, kept_from=kept_from)
+    return RerunSelection(store.find_run(base.uuid), tuple(sorted(reasons)), reasons, kept_from=kept_from)
 
 
 def _that_add_jobs(store: Store, known: Mapping[int, FoundSuccess]) -> set[int]:

@@ -21,7 +21,7 @@ from joblens.app.wiring.drivers import store_name
 from joblens.app.wiring.machine_capacity import check_fit
 from joblens.app.wiring.paths import spool_dir
 from joblens.app.workflows.loading import loaded_run
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.files.private import write_own
 from joblens.model.errors import BatchRefused, InputError, StoreError
 from joblens.model.redaction.secrets import REDACTED, SecretValues, redact_params, secret_values
@@ -303,7 +303,7 @@ class _Attempt:
             return
         offer = starts[-1]
         most = 1 << 62
-        offered = Offer(
+        offered = RunCapacity(
             cpus=offer.cpus or float(most),
             memory_bytes=offer.memory_bytes or most,
             gpus=offer.gpus,

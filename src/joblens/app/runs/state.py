@@ -6,7 +6,7 @@ from joblens.agent.runtime.owners import is_gone
 from joblens.app.runs.lookup import KeptResults, kept_events, kept_results
 from joblens.engine.progress.allocations import ClusterPlaces
 from joblens.engine.progress.standing import failed_finalizations, last_stop, standing
-from joblens.engine.schedule.capacity import Choices, Offer
+from joblens.engine.schedule.capacity import Choices, RunCapacity
 from joblens.engine.schedule.events import FinalizationEnded, StopMode
 from joblens.engine.schedule.replay import restore, was_withdrawn
 from joblens.engine.schedule.schedule import Schedule
@@ -99,7 +99,7 @@ def status_now(run: Run) -> RunStatus:
 def schedule_of(
     store: Store, run: Run, plan: Plan, results: list[JobResult], kept: KeptResults | None
 ) -> Schedule:
-    offer = Offer(cpus=float(_EVERYTHING), memory_bytes=_EVERYTHING, gpus=_GPUS)
+    offer = RunCapacity(cpus=float(_EVERYTHING), memory_bytes=_EVERYTHING, gpus=_GPUS)
     choices = Choices(
         enabled=_enabled(run, plan),
         enforce=run.options.enforce,

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from joblens.engine.schedule.capacity import Offer, unfit
+from joblens.engine.schedule.capacity import RunCapacity, unfit
 from joblens.model.clusters.preview import Capacity, ClusterPreview
 from joblens.model.errors import InputError
 from joblens.model.runs.fitting import Lack, more_than_there_is
@@ -21,9 +21,9 @@ _UNKNOWN_MEMORY = _GIB
 _MOST_GPUS = 9999
 
 
-def machine_offer(options: RunOptions) -> Offer:
+def machine_offer(options: RunOptions) -> RunCapacity:
     layout = read_layout()
-    return Offer(
+    return RunCapacity(
         cpus=options.cpus if options.cpus is not None else usable_cpus(layout),
         memory_bytes=options.memory_bytes
         if options.memory_bytes is not None
@@ -34,7 +34,7 @@ def machine_offer(options: RunOptions) -> Offer:
     )
 
 
-def machine_capacity(offer: Offer) -> tuple[Capacity, ...]:
+def machine_capacity(offer: RunCapacity) -> tuple[Capacity, ...]:
     return (
         Capacity(
             name=os.uname().nodename,
@@ -58,7 +58,7 @@ class MachineCapacity:
         refuse_elsewhere(self._plan, self._labels, places)
         check_fit(self._plan, self._offer, places)
 
-    def offer(self) -> Offer:
+    def offer(self) -> RunCapacity:
         return self._offer
 
     def preview(
@@ -70,7 +70,7 @@ class MachineCapacity:
         pass
 
 
-def without_names(offer: Offer) -> Offer:
+def without_names(offer: RunCapacity) -> RunCapacity:
     """Of those who carry jobs out elsewhere: they say which devices each gets."""
     return replace(offer, gpus=(), nameless_gpus=len(offer.gpus) + offer.nameless_gpus)
 
@@ -102,7 +102,7 @@ def gpu_count(digits: str) -> int:
     return int(digits)
 
 
-def check_fit(plan: Plan, offer: Offer, places: Collection[int] | None) -> None:
+def check_fit(plan: Plan, offer: RunCapacity, places: Collection[int] | None) -> None:
     """Raises PlanError with every job that could never start."""
     lacking = [one for one in unfit(plan, offer) if places is None or one.index in places]
     if not lacking:

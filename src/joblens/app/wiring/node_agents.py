@@ -4,7 +4,7 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from joblens.agent.nodes.jobs import NodeDesks
+from joblens.agent.nodes.jobs import MultiNodeJobs
 from joblens.model.clusters.allocation import Allocation, NodeDoors, slurm_allocation
 from joblens.ports.node_agents import NodeAgents
 
@@ -49,8 +49,8 @@ def agents_here(environ: Mapping[str, str] = os.environ) -> NodeAgents | None:
     return SlurmAgents(allocation, environ) if allocation is not None else None
 
 
-def desks_here(cgroup_parent: str | None) -> NodeDesks:
-    return NodeDesks(agents_here(), _by_doors, cgroup_parent)
+def desks_here(cgroup_parent: str | None) -> MultiNodeJobs:
+    return MultiNodeJobs(agents_here(), _by_doors, cgroup_parent)
 
 
 def _by_doors(doors: NodeDoors) -> NodeAgents:

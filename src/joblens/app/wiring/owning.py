@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from joblens import __version__
 from joblens.agent.cgroups.placement import owner_mark
 from joblens.agent.measuring.accounting import Accountant
-from joblens.agent.provenance.collector import ProvenanceDesk
+from joblens.agent.provenance.collector import ProvenanceCollector
 from joblens.agent.runtime.loop import Loop
 from joblens.agent.runtime.owners import this_process
 from joblens.agent.runtime.pending_ends import PendingEnds
 from joblens.agent.runtime.recorder import Recorder
 from joblens.agent.runtime.sampler import Sampler
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.app.wiring.drivers import SystemClock, is_own_store, open_sinks, open_store, store_name
 from joblens.app.wiring.missing_lines import write_missing_lines
 from joblens.app.wiring.paths import spool_dir
@@ -28,7 +28,7 @@ from joblens.probes.host.machine_load import read_host
 if TYPE_CHECKING:
     import logging
 
-    from joblens.agent.nodes.jobs import NodeDesks
+    from joblens.agent.nodes.jobs import MultiNodeJobs
     from joblens.agent.recovery.orphans import Recovery
     from joblens.ports.store import Store
 
@@ -105,13 +105,13 @@ def _check_descriptors() -> None:
         )
 
 
-def open_kit(
+def open_context(
     settings: Settings,
     take_sample: Callable[[str], None],
     job_rlimits: tuple[tuple[int, int, int], ...] = (),
     warn: Callable[[str], None] | None = None,
     around: "Callable[[Store], Store]" = lambda store: store,
-) -> Kit:
+) -> AgentContext:
     """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due. `around`: what
     is to stand between those who write and the store."""
     _check_descriptors()
@@ -128,7 +128,7 @@ def open_kit(
     store = around(open_store(settings, warn))
     write_missing_lines(store, settings, spool, host, warn)
     recorder = Recorder(store, open_sinks(settings, warn), warn, PendingEnds(spool, owner))
-    return Kit(
+    return AgentContext(
         recorder=recorder,
         sampler=Sampler(take_sample, clock, warn),
         accountant=Accountant(clock, settings.limits.cgroup_parent, warn, owner_mark(owner, spool)),
@@ -139,7 +139,7 @@ def open_kit(
         spool_dir=spool,
         job_rlimits=job_rlimits,
         nodes=_nodes_here(settings),
-        provenance=ProvenanceDesk(
+        provenance=ProvenanceCollector(
             recorder,
             host,
             __version__,
@@ -150,7 +150,7 @@ def open_kit(
     )
 
 
-def _nodes_here(settings: Settings) -> "NodeDesks | None":
+def _nodes_here(settings: Settings) -> "MultiNodeJobs | None":
     if "SLURM_JOB_ID" not in os.environ:
         return None
     from joblens.app.wiring.node_agents import desks_here
@@ -158,41 +158,43 @@ def _nodes_here(settings: Settings) -> "NodeDesks | None":
     return desks_here(settings.limits.cgroup_parent)
 
 
-def open_recovery(kit: Kit, settings: Settings) -> "Recovery":
+def open_recovery(context: AgentContext, settings: Settings) -> "Recovery":
     from joblens.agent.recovery.orphans import Recovery
 
     return Recovery(
-        kit.spool_dir,
-        kit.accountant,
-        kit.clock,
-        kit.host,
+        context.spool_dir,
+        context.accountant,
+        context.clock,
+        context.host,
         user=current_user(),
         output_max_bytes=settings.output.max_size,
         trusts_records=is_own_store(settings),
     )
 
 
-def close_kit(kit: Kit, *, sweeps_all: bool = False) -> None:
+def close_context(context: AgentContext, *, sweeps_all: bool = False) -> None:
     """Removes groups that killed processes of this store left. `sweeps_all`: all else that they left, too."""
-    kit.sampler.close()
-    kit.instruments.close()
+    context.sampler.close()
+    context.instruments.close()
     with suppress(JoblensError, OSError):
-        _sweep(kit, sweeps_all=sweeps_all)
-    if kit.provenance is not None:
-        kit.provenance.close()
-    kit.recorder.close()
-    kit.accountant.close()
-    kit.loop.close()
+        _sweep(context, sweeps_all=sweeps_all)
+    if context.provenance is not None:
+        context.provenance.close()
+    context.recorder.close()
+    context.accountant.close()
+    context.loop.close()
 
 
-def _sweep(kit: Kit, *, sweeps_all: bool) -> None:
-    accountant = kit.accountant
+def _sweep(context: AgentContext, *, sweeps_all: bool) -> None:
+    accountant = context.accountant
     if sweeps_all:
         from joblens.agent.recovery.sweeping import sweep
 
-        now_us = kit.clock.now_us()
-        kit.recorder.read(lambda store: sweep(kit.spool_dir, store, now_us, kit.host, accountant.parent))
+        now_us = context.clock.now_us()
+        context.recorder.read(
+            lambda store: sweep(context.spool_dir, store, now_us, context.host, accountant.parent)
+        )
     elif accountant.parents:
         from joblens.agent.recovery.forgotten_groups import sweep_own_groups
 
-        kit.recorder.read(lambda store: sweep_own_groups(kit.spool_dir, store, accountant.parents))
+        context.recorder.read(lambda store: sweep_own_groups(context.spool_dir, store, accountant.parents))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from joblens.ports.store import Store
 
 if TYPE_CHECKING:
-    from joblens.stores.wrappers.retrying import PatientStore
+    from joblens.stores.wrappers.retrying import RetryingStore
 
 
 def patient_store(
     store: Store, tell: Callable[[str], None], timeout_s: float | None = None
-) -> "PatientStore":
+) -> "RetryingStore":
     """`tell` hears once of each outage. Beyond the time its error is raised."""
-    from joblens.stores.wrappers.retrying import PatientStore
+    from joblens.stores.wrappers.retrying import RetryingStore
 
-    inner = store.inner if isinstance(store, PatientStore) else store
-    return PatientStore(inner, tell, until=None if timeout_s is None else time.monotonic() + timeout_s)
+    inner = store.inner if isinstance(store, RetryingStore) else store
+    return RetryingStore(inner, tell, until=None if timeout_s is None else time.monotonic() + timeout_s)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from joblens.app.wiring.machine_capacity import machine_offer
 from joblens.app.workflows.loading import LoadedSpec
 from joblens.app.workflows.script_places import misplaced_scripts
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import RunOptions
@@ -27,7 +27,7 @@ class SpecCheck(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def check_spec(loaded: LoadedSpec, offer: Offer | None = None, engine: str = "local") -> SpecCheck:
+def check_spec(loaded: LoadedSpec, offer: RunCapacity | None = None, engine: str = "local") -> SpecCheck:
     """`offer`: what a run of it would have; None: what this machine offers. `engine`: of that run."""
     plan = loaded.plan
     return SpecCheck(
@@ -70,7 +70,7 @@ def _without_requirements(plan: Plan) -> list[str]:
     return [f"no resource_requirements: {_named(names)}; packed as 1 CPU and 1 MiB, never limited"]
 
 
-def _too_large(plan: Plan, offer: Offer) -> list[str]:
+def _too_large(plan: Plan, offer: RunCapacity) -> list[str]:
     """By what a run would offer, so that `run` refuses just what is warned of here."""
     warnings = []
     names = [job.name for job in plan.jobs if (job.requirements.cpus or 0) > offer.cpus]

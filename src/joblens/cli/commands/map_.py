@@ -17,7 +17,7 @@ from joblens.model.errors import InputError, JoblensError
 if TYPE_CHECKING:
     from joblens.agent.runs.view import RunView
     from joblens.app.workflows.loading import LoadedSpec
-    from joblens.engine.schedule.capacity import Offer
+    from joblens.engine.schedule.capacity import RunCapacity
     from joblens.model.runs.plan import Plan
     from joblens.model.runs.run import Run
 
@@ -144,7 +144,7 @@ def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: b
     def say(text: str) -> None:
         session.note(f"joblens: {text}")
 
-    def make_view(_run: "Run", plan: "Plan", _offer: "Offer") -> "RunView":
+    def make_view(_run: "Run", plan: "Plan", _offer: "RunCapacity") -> "RunView":
         if session.json:
             return NoView()
         return MapView(keeps_order=keeps_order, count=len(plan.jobs), say=None if quiet else say)

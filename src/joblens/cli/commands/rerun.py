@@ -12,7 +12,7 @@ from joblens.cli.options.run_arguments import complete_run
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
-    from joblens.app.runs.reruns import Again
+    from joblens.app.runs.reruns import RerunSelection
     from joblens.app.workflows.loading import LoadedSpec
     from joblens.model.runs.run import Run
 
@@ -120,7 +120,7 @@ def _whole(session: Session, base: "Run", what: str) -> "Run":
 
 def _choose(
     session: Session, base: "Run", what: str, only: tuple[str, ...]
-) -> "tuple[LoadedSpec, Again | None]":
+) -> "tuple[LoadedSpec, RerunSelection | None]":
     from joblens.app.runs.kept_specs import hide_secrets
     from joblens.app.runs.reruns import carry_raised_requests, changed_of, failed_of, selected_of
     from joblens.app.workflows.loading import load_spec, loaded_run

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from joblens.agent.runtime.locks import RunLock
     from joblens.app.driving.checks import RunRequest
     from joblens.app.driving.driving import Driven
-    from joblens.app.runs.reruns import Again
+    from joblens.app.runs.reruns import RerunSelection
     from joblens.app.workflows.loading import LoadedSpec
-    from joblens.engine.schedule.capacity import Offer
+    from joblens.engine.schedule.capacity import RunCapacity
     from joblens.model.runs.plan import Plan
     from joblens.model.runs.run import Run, RunOptions, Workflow
 
@@ -152,7 +152,7 @@ def _warn(session: Session, loaded: "LoadedSpec", options: "RunOptions", *, quie
 
 def _again(
     session: Session, given: dict[str, Any], loaded: "LoadedSpec", options: "RunOptions"
-) -> "Again | None":
+) -> "RerunSelection | None":
     """With --rerun-changed: the run before, which jobs run again and why. None: everything runs."""
     if not given["rerun_changed"] or session.store_if_exists is None:
         return None
@@ -273,8 +273,8 @@ def drive_to_end(
     return driven
 
 
-def _view_maker(session: Session) -> "Callable[[Run, Plan, Offer], RunView]":
-    def make(run: "Run", plan: "Plan", offer: "Offer") -> "RunView":
+def _view_maker(session: Session) -> "Callable[[Run, Plan, RunCapacity], RunView]":
+    def make(run: "Run", plan: "Plan", offer: "RunCapacity") -> "RunView":
         from joblens.app.driving.views import view_for
 
         descriptor = 2 if session.json else 1  # the document alone goes to standard output

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class OperatorContext(Struct, frozen=True, kw_only=True):
     """What an operator may know of the recipe it stands in."""
 
     text_key: str = "text"

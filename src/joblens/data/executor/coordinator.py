@@ -24,7 +24,7 @@ from joblens.data.files.rejects import describe_reject, joined_reasons
 from joblens.data.partition.checkpoints import FinishedPart, RejectsSoFar
 from joblens.data.partition.tracing import put_traces_together
 from joblens.data.partition.work import CutManifest
-from joblens.data.partition.worker_context import Workshop
+from joblens.data.partition.worker_context import WorkerContext
 from joblens.files.whole import write_whole
 from joblens.model.errors import BadRow, JobCannotGoOn
 from joblens.model.jobs.details import RejectReason
@@ -97,7 +97,7 @@ class Coordinator:
     answered at once. So a resumed job asks for the same tasks as a new one."""
 
     def __init__(
-        self, workshop: Workshop, pool: Pool, log: Log, asked_to_stop: Callable[[], int | None]
+        self, workshop: WorkerContext, pool: Pool, log: Log, asked_to_stop: Callable[[], int | None]
     ) -> None:
         self._shop = workshop
         self._plan: RecipePlan = workshop.plan

@@ -17,7 +17,7 @@ from joblens.data.base.worker_events import Emit, event
 from joblens.data.partition import checkpoints, restoring
 from joblens.data.partition.checkpoints import KeptFile, MaskOfPart, MasksManifest, StageManifest
 from joblens.data.partition.report import completion
-from joblens.data.partition.worker_context import Workshop
+from joblens.data.partition.worker_context import WorkerContext
 from joblens.files.private import make_private_folder
 from joblens.files.whole import whole_file
 from joblens.model.errors import JoblensError
@@ -26,7 +26,7 @@ from joblens.model.recipes.recipe import OperatorCall
 from joblens.plan.workflows.plan_document import shown_params
 
 
-def masks_if_done(workshop: Workshop, closing: int, ends: list[StageManifest]) -> MasksManifest | None:
+def masks_if_done(workshop: WorkerContext, closing: int, ends: list[StageManifest]) -> MasksManifest | None:
     """What was decided before, when it was about these very states of these partitions."""
     path = workshop.folder.masks_manifest(closing)
     manifest = manifests.read_manifest(path, MasksManifest)
@@ -39,7 +39,7 @@ def masks_if_done(workshop: Workshop, closing: int, ends: list[StageManifest]) -
     return manifest if is_whole else None
 
 
-def decide(workshop: Workshop, task: Decide, emit: Emit) -> dict[str, Any]:
+def decide(workshop: WorkerContext, task: Decide, emit: Emit) -> dict[str, Any]:
     stage = workshop.plan.stages[task.stage]
     closing = stage.closing
     assert closing is not None
@@ -53,7 +53,7 @@ def decide(workshop: Workshop, task: Decide, emit: Emit) -> dict[str, Any]:
     return result
 
 
-def _ends(workshop: Workshop, task: Decide) -> list[StageManifest]:
+def _ends(workshop: WorkerContext, task: Decide) -> list[StageManifest]:
     stage = workshop.plan.stages[task.stage]
     found = [restoring.stage_end(workshop.folder, each, stage) for each in task.partition_ids]
     whole = [end for end in found if end is not None]
@@ -63,7 +63,7 @@ def _ends(workshop: Workshop, task: Decide) -> list[StageManifest]:
 
 
 class _Decision:
-    def __init__(self, workshop: Workshop, closing: int, ends: list[StageManifest], emit: Emit) -> None:
+    def __init__(self, workshop: WorkerContext, closing: int, ends: list[StageManifest], emit: Emit) -> None:
         self._shop = workshop
         self._folder = workshop.folder
         self._closing = closing
@@ -157,7 +157,7 @@ class _Decision:
         )
 
 
-def _tell_reuse(workshop: Workshop, done: MasksManifest, emit: Emit) -> None:
+def _tell_reuse(workshop: WorkerContext, done: MasksManifest, emit: Emit) -> None:
     """It was through before: the event that said so may have been lost with the process."""
     about = _about(workshop.plan.recipe.process[done.index])
     path = workshop.folder.masks(done.index)

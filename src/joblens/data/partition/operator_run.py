@@ -14,7 +14,7 @@ from joblens.data.files.reading import places_of
 from joblens.data.files.rejects import Reject, told_place
 from joblens.data.partition.rejects import RejectsOfPartition
 from joblens.data.partition.tracing import Tracer
-from joblens.data.partition.worker_context import Workshop
+from joblens.data.partition.worker_context import WorkerContext
 from joblens.data.rows import bad_rows
 from joblens.data.rows.added_fields import whole_rows
 from joblens.data.rows.bad_rows import Worked, work_on
@@ -30,7 +30,7 @@ class OperatorRun:
 
     def __init__(
         self,
-        workshop: Workshop,
+        workshop: WorkerContext,
         partition: Partition,
         rejects: RejectsOfPartition,
         *,

@@ -11,7 +11,7 @@ from joblens.data.base.operator import Operator
 from joblens.data.base.reasons import encodable, reason_of
 from joblens.data.base.worker_events import Emit, event, op_event, step_event
 from joblens.data.partition.checkpoints import FinishedPart
-from joblens.data.partition.worker_context import Workshop
+from joblens.data.partition.worker_context import WorkerContext
 from joblens.model.recipes.event import EventType, RecipeEvent
 from joblens.model.recipes.recipe import OperatorCall, Partition
 from joblens.plan.workflows.plan_document import shown_params
@@ -19,7 +19,7 @@ from joblens.views.text.numbers import counted
 
 
 class PartitionReport:
-    def __init__(self, workshop: Workshop, partition: Partition, attempt: int, emit: Emit) -> None:
+    def __init__(self, workshop: WorkerContext, partition: Partition, attempt: int, emit: Emit) -> None:
         self._shop = workshop
         self._partition = partition
         self._id = partition.id

@@ -26,7 +26,7 @@ from joblens.data.partition.operator_run import OperatorRun
 from joblens.data.partition.rejects import RejectsOfPartition
 from joblens.data.partition.report import PartitionReport
 from joblens.data.partition.restoring import Met, Restored
-from joblens.data.partition.worker_context import Workshop
+from joblens.data.partition.worker_context import WorkerContext
 from joblens.data.rows.partition import PartitionState
 from joblens.files.private import make_private_folder
 from joblens.model.errors import BadRow, JoblensError
@@ -38,7 +38,7 @@ class StageRun:
     """Manifests on disk say what is done already; what they say is believed only once the files they tell of
     have been read again and are what was written."""
 
-    def __init__(self, workshop: Workshop, task: RunStage, emit: Emit) -> None:
+    def __init__(self, workshop: WorkerContext, task: RunStage, emit: Emit) -> None:
         self._shop = workshop
         self._task = task
         self._emit = emit

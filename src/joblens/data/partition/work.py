@@ -25,14 +25,14 @@ from joblens.data.partition.checkpoints import FinishedPart
 from joblens.data.partition.heap import return_large_blocks
 from joblens.data.partition.report import rows_rejected
 from joblens.data.partition.stage_run import StageRun
-from joblens.data.partition.worker_context import Workshop
+from joblens.data.partition.worker_context import WorkerContext
 from joblens.files.private import make_private_folder
 from joblens.model.errors import BadRow, BrokenOperator, InputError, JoblensError
 from joblens.model.jobs.details import RejectReason
 from joblens.model.recipes.event import Step
 from joblens.model.recipes.recipe import RecipePlan, Slice
 
-_workshops: dict[str, Workshop] = {}  # by job: one process of a cluster may work for several
+_workshops: dict[str, WorkerContext] = {}  # by job: one process of a cluster may work for several
 
 
 class CutManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,10 +43,10 @@ class CutManifest(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[RejectReason, ...] = ()
 
 
-def workshop_of(plan: RecipePlan) -> Workshop:
+def workshop_of(plan: RecipePlan) -> WorkerContext:
     found = _workshops.get(plan.job_dir)
     if found is None or (found.plan is not plan and found.plan != plan):  # a job may start over
-        found = _workshops[plan.job_dir] = Workshop(plan)
+        found = _workshops[plan.job_dir] = WorkerContext(plan)
     return found
 
 
@@ -73,7 +73,9 @@ def carry_out(task: Task, plan: RecipePlan, emit: Emit) -> dict[str, Any]:
         pa.default_memory_pool().release_unused()
 
 
-def _output_kept(workshop: Workshop, partition_id: int | None) -> contextlib.AbstractContextManager[None]:
+def _output_kept(
+    workshop: WorkerContext, partition_id: int | None
+) -> contextlib.AbstractContextManager[None]:
     """Of operators of users; ours print nothing."""
     if workshop.is_all_built_in:
         return contextlib.nullcontext()
@@ -108,7 +110,7 @@ def _is_final(error: BaseException, plan: RecipePlan) -> bool:
     return plan.recipe.is_strict and is_about_operators
 
 
-def _cut(workshop: Workshop, task: CutFile, emit: Emit) -> dict[str, Any]:
+def _cut(workshop: WorkerContext, task: CutFile, emit: Emit) -> dict[str, Any]:
     folder, meter = workshop.folder, Meter()
     path = folder.cut_manifest(task.number)
     done = manifests.read_manifest(path, CutManifest)
@@ -140,7 +142,7 @@ class _Strict:
         raise BadRow(told_place(reject))
 
 
-def _assemble(workshop: Workshop, task: Assemble, emit: Emit) -> dict[str, Any]:
+def _assemble(workshop: WorkerContext, task: Assemble, emit: Emit) -> dict[str, Any]:
     meter = Meter()
     parts = []
     for partition_id in task.partition_ids:

@@ -4,7 +4,7 @@ import msgspec
 
 from joblens.data.base.job_folder import JobFolder
 from joblens.data.base.manifests import digest_of
-from joblens.data.base.operator import Operator, Surroundings
+from joblens.data.base.operator import Operator, OperatorContext
 from joblens.data.registry import lookup as registry
 from joblens.model.recipes.recipe import OperatorCall, Partition, RecipePlan
 from joblens.plan.recipes.stages import node_id
@@ -12,7 +12,7 @@ from joblens.plan.recipes.stages import node_id
 _BUILT_IN = "joblens.data.operators."
 
 
-class Workshop:
+class WorkerContext:
     """Operators are made once, before workers are forked where that is how they come about."""
 
     def __init__(self, plan: RecipePlan) -> None:
@@ -22,7 +22,7 @@ class Workshop:
         recipe = plan.recipe
         if recipe.custom_operator_paths:
             registry.load_custom(recipe.custom_operator_paths)
-        surroundings = Surroundings(
+        surroundings = OperatorContext(
             text_key=recipe.text_keys[0],
             image_key=recipe.image_key,
             audio_key=recipe.audio_key,

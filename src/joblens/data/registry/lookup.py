@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Sequence
 
-from joblens.data.base.operator import Filter, GlobalOperator, Mapper, Operator, Surroundings
+from joblens.data.base.operator import Filter, GlobalOperator, Mapper, Operator, OperatorContext
 from joblens.data.operators import MODULES
 from joblens.data.registry import user_operators
 from joblens.data.registry.parameters import (
@@ -37,7 +37,7 @@ def find(name: str) -> type[Operator]:
     return kind
 
 
-def make(call: OperatorCall, surroundings: Surroundings) -> Operator:
+def make(call: OperatorCall, surroundings: OperatorContext) -> Operator:
     """The operator, told what its recipe says. Raises UnknownOperator and RecipeError; `check()` has still
     to be called before anything runs."""
     kind = find(call.name)

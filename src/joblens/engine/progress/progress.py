@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from joblens.engine.progress.estimate import Capacity, Estimate, Estimator
-from joblens.engine.schedule.capacity import Offer, whole_of
+from joblens.engine.schedule.capacity import RunCapacity, whole_of
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan, PlannedJob
 from joblens.model.runs.run import JobState, RunStatus
@@ -109,7 +109,7 @@ class ProgressTracker:
         self,
         plan: Plan,
         stages: Sequence[Sequence[int]],
-        offer: Offer,
+        offer: RunCapacity,
         known_s: Mapping[str, float],
         *,
         run: str,

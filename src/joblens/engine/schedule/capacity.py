@@ -15,7 +15,7 @@ UNWRITTEN_CPUS = 1.0
 UNWRITTEN_MEMORY_BYTES = 1 << 20
 
 
-class Offer(Struct, frozen=True, kw_only=True):
+class RunCapacity(Struct, frozen=True, kw_only=True):
     cpus: float
     memory_bytes: int
     gpus: tuple[str, ...] = ()  # devices by name
@@ -89,7 +89,7 @@ def shape_of(requirements: Requirements) -> Shape:
     )
 
 
-def whole_of(offer: Offer) -> Shape:
+def whole_of(offer: RunCapacity) -> Shape:
     return Shape(round(offer.cpus * 1000), offer.memory_bytes, len(offer.gpus) + offer.nameless_gpus)
 
 
@@ -102,7 +102,7 @@ class Unfit(NamedTuple):
     have: float
 
 
-def unfit(plan: Plan, offer: Offer) -> list[Unfit]:
+def unfit(plan: Plan, offer: RunCapacity) -> list[Unfit]:
     """Every resource of every job that is more than is offered altogether; for the caller to refuse."""
     known: dict[Requirements, list[tuple[str, float, float]]] = {}
     found = []
@@ -114,7 +114,7 @@ def unfit(plan: Plan, offer: Offer) -> list[Unfit]:
     return found
 
 
-def _lacking(requirements: Requirements, offer: Offer) -> list[tuple[str, float, float]]:
+def _lacking(requirements: Requirements, offer: RunCapacity) -> list[tuple[str, float, float]]:
     need, have = shape_of(requirements), whole_of(offer)
     pairs = [
         ("cpus", need.cpu_thousandths / 1000, have.cpu_thousandths / 1000),

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from joblens.engine.schedule.capacity import NOTHING, Offer, Shape
-from joblens.engine.schedule.packing import Room
+from joblens.engine.schedule.capacity import NOTHING, RunCapacity, Shape
+from joblens.engine.schedule.packing import FreeCapacity
 from joblens.engine.schedule.waiting import Bucket
 
 
@@ -29,8 +29,8 @@ class Held:
 
 
 class Occupancy:
-    def __init__(self, offer: Offer) -> None:
-        self.room = Room(offer)
+    def __init__(self, offer: RunCapacity) -> None:
+        self.room = FreeCapacity(offer)
         self.most_jobs = offer.most_jobs
         self.held: dict[int, Held] = {}
 

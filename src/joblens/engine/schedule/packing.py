@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from joblens.engine.schedule.capacity import NOTHING, Offer, Shape, whole_of
+from joblens.engine.schedule.capacity import NOTHING, RunCapacity, Shape, whole_of
 
 
-class Room:
+class FreeCapacity:
     """What is free of the offer. Devices go to jobs by name, the first free ones in the order offered."""
 
     __slots__ = ("_device_places", "free", "free_devices", "free_slots", "whole")
 
-    def __init__(self, offer: Offer) -> None:
+    def __init__(self, offer: RunCapacity) -> None:
         self.whole = whole_of(offer)
         self.free = self.whole
         self.free_slots = offer.most_jobs if offer.most_jobs is not None else 1 << 40
@@ -60,7 +60,9 @@ class Reservation(NamedTuple):
     spare_slots: int
 
 
-def reserve(need: Shape, room: Room, running: Iterable[tuple[float, Shape]], now_s: float) -> Reservation:
+def reserve(
+    need: Shape, room: FreeCapacity, running: Iterable[tuple[float, Shape]], now_s: float
+) -> Reservation:
     """`running`: when each is expected to end, and what it will free."""
     free, slots, at_s = room.free, room.free_slots, now_s
     for ends_s, held in sorted(running):

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from joblens.engine.schedule.retries import Again, Failures
+from joblens.engine.schedule.retries import Failures, Retry
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.run import JobState
 
@@ -15,7 +15,7 @@ class Past(Struct, frozen=True, kw_only=True):
     requirements: Requirements
     failures: Failures = Failures()
     state: JobState | None = None
-    again: Again | None = None
+    again: Retry | None = None
     devices: tuple[str, ...] = ()
     why: str = ""
     is_unwanted: bool = False  # it runs, and someone asked for its end

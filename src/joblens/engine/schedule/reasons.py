@@ -2,12 +2,12 @@
 
 from typing import Protocol
 
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.events import StopMode
 from joblens.engine.schedule.job_table import JobTable
 from joblens.engine.schedule.occupancy import Occupancy
 from joblens.engine.schedule.pauses import Pauses
-from joblens.engine.schedule.retries import Again
+from joblens.engine.schedule.retries import Retry
 from joblens.engine.schedule.shapes import Buckets
 from joblens.engine.schedule.triggers import Triggers
 from joblens.engine.schedule.waiting import Bucket
@@ -23,7 +23,7 @@ class Facts(Protocol):
     """What of a schedule is needed to explain it."""
 
     plan: Plan
-    offer: Offer
+    offer: RunCapacity
     table: JobTable
     buckets: Buckets
     occupancy: Occupancy
@@ -31,7 +31,7 @@ class Facts(Protocol):
     stopping: StopMode | None
     whys: dict[int, str]
     pauses: Pauses
-    recovering: dict[int, Again]
+    recovering: dict[int, Retry]
 
     def time_is_short_for(self, bucket: Bucket) -> bool: ...
 

@@ -12,10 +12,10 @@ from joblens.engine.schedule.retries import (
     CUT_OFF,
     NOT_STARTED,
     UNWANTED,
-    Again,
     Ending,
     Failures,
     Final,
+    Retry,
     judge,
 )
 from joblens.engine.schedule.schedule import Schedule
@@ -166,15 +166,15 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
             failures = replace(failures, lost=0)  # whoever goes on with a run means it to be tried again
         verdict = judge(schedule.plan, job, ending, failures, asked, schedule.offer, schedule.choices)
         if _ended_with_the_run(result, notes):
-            verdict = Again(failures, asked, why="ended when the run was stopped")
-        if isinstance(verdict, Again):
+            verdict = Retry(failures, asked, why="ended when the run was stopped")
+        if isinstance(verdict, Retry):
             verdict = _after_recovery(verdict, notes.recoveries.get((index, result.attempt)))
         if (index, result.attempt) in notes.resets:
             # It waits for all it depends on, which may have been reset as well.
             asked = raised_to(asked, notes.raised.get((index, result.attempt)))
             failures = Failures()
             past = Past(attempt=result.attempt, requirements=asked)
-        elif isinstance(verdict, Again):
+        elif isinstance(verdict, Retry):
             failures, asked = verdict.failures, verdict.requirements
             past = Past(attempt=result.attempt, requirements=asked, failures=failures, again=verdict)
         else:
@@ -192,7 +192,7 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
     return past
 
 
-def _rest_of_pause(again: Again, last: JobResult, notes: Notes, now_us: int) -> Again:
+def _rest_of_pause(again: Retry, last: JobResult, notes: Notes, now_us: int) -> Retry:
     """It began with the end of the attempt, or of the recovery script after it; a clock that was set back
     makes it no longer."""
     if again.script is not None:
@@ -203,7 +203,7 @@ def _rest_of_pause(again: Again, last: JobResult, notes: Notes, now_us: int) -> 
     return replace(again, pause_s=max(0.0, again.pause_s - passed_s))
 
 
-def _after_recovery(again: Again, ran: Status | None) -> Again | Final:
+def _after_recovery(again: Retry, ran: Status | None) -> Retry | Final:
     if again.script is None or ran is None:
         return again
     if ran is Status.SUCCESS:

@@ -5,7 +5,7 @@ The same function answers for an attempt that ended just now and for one that is
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.engine.schedule.capacity import Choices, Offer
+from joblens.engine.schedule.capacity import Choices, RunCapacity
 from joblens.model.clusters.slurm import CANCELLED_REASON, WALLTIME_REASON
 from joblens.model.delivery import RetryLost
 from joblens.model.jobs.job import Requirements, Status
@@ -42,7 +42,7 @@ class Final(Struct, frozen=True):
     why: str = ""
 
 
-class Again(Struct, frozen=True):
+class Retry(Struct, frozen=True):
     """Another attempt, after the recovery script and the pause."""
 
     failures: Failures
@@ -58,9 +58,9 @@ def judge(
     ending: Ending,
     failures: Failures,
     asked: Requirements,
-    offer: Offer,
+    offer: RunCapacity,
     choices: Choices = _NO_CHOICES,
-) -> Final | Again:
+) -> Final | Retry:
     """`asked`: the requirements of the attempt that ended."""
     if ending.status is Status.SUCCESS and not ending.outputs_missing:
         return Final(JobState.COMPLETED)
@@ -73,7 +73,7 @@ def judge(
     rule = matching_rule(job, ending, plan.execution)
     counted = failures.counted + 1
     if rule is not None and counted <= rule.max_retries:
-        return Again(
+        return Retry(
             Failures(counted, failures.lost),
             grown(asked, rule, offer),
             rule.recovery_script,
@@ -93,7 +93,7 @@ def _after_retries(count: int) -> str:
     return " after 1 retry" if count == 1 else f" after {count} retries"
 
 
-def _after_loss(job: PlannedJob, failures: Failures, asked: Requirements, choices: Choices) -> Final | Again:
+def _after_loss(job: PlannedJob, failures: Failures, asked: Requirements, choices: Choices) -> Final | Retry:
     if choices.lost_is_final:
         return Final(JobState.FAILED, "its worker was lost")
     if job.retry_lost is RetryLost.NEVER:
@@ -101,7 +101,7 @@ def _after_loss(job: PlannedJob, failures: Failures, asked: Requirements, choice
     lost = failures.lost + 1
     if lost > MOST_LOSSES:
         return Final(JobState.FAILED, f"lost {lost} times together with the process that looked after it")
-    return Again(
+    return Retry(
         Failures(failures.counted, lost), asked, why="lost together with the process that looked after it"
     )
 
@@ -148,7 +148,7 @@ def pause_s(rule: RetryRule, retry: int) -> float:
     return float(min(rule.max_backoff_s, rule.backoff_s * rule.backoff_factor**steps))
 
 
-def grown(asked: Requirements, rule: RetryRule, offer: Offer) -> Requirements:
+def grown(asked: Requirements, rule: RetryRule, offer: RunCapacity) -> Requirements:
     """What was written, by the factors of the rule; never more than is offered, and never less than before:
     less may be offered now than when the attempt that ended was started."""
     memory, timeout_s = asked.memory_bytes, asked.timeout_s

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from joblens.engine.schedule.capacity import Choices, Offer, whole_of
+from joblens.engine.schedule.capacity import Choices, RunCapacity, whole_of
 from joblens.engine.schedule.events import (
     AskForJobs,
     AttemptBegan,
@@ -45,10 +45,10 @@ from joblens.engine.schedule.retries import (
     CUT_OFF,
     NOT_STARTED,
     UNWANTED,
-    Again,
     Ending,
     Failures,
     Final,
+    Retry,
     judge,
 )
 from joblens.engine.schedule.starting import Starter
@@ -65,7 +65,7 @@ NO_CHOICES = Choices()
 class Schedule:
     """Commands are carried out in the order they come; every StartAttempt is answered by one AttemptEnded."""
 
-    def __init__(self, plan: Plan, offer: Offer, choices: Choices = NO_CHOICES) -> None:
+    def __init__(self, plan: Plan, offer: RunCapacity, choices: Choices = NO_CHOICES) -> None:
         self.plan = plan
         self.offer = offer
         self.choices = choices
@@ -78,11 +78,11 @@ class Schedule:
         self.is_over = False
         self.whys: dict[int, str] = {}  # of jobs that did not succeed
         self.pauses = Pauses()  # before the next attempt
-        self.recovering: dict[int, Again] = {}  # what follows when the recovery script has succeeded
+        self.recovering: dict[int, Retry] = {}  # what follows when the recovery script has succeeded
         self._has_begun = False
         self._failures: dict[int, Failures] = {}
         self._cancelled: set[int] = set()  # running, and someone asked for their end
-        self._past: dict[int, Again] = {}  # recalled jobs that are to be tried again
+        self._past: dict[int, Retry] = {}  # recalled jobs that are to be tried again
         self._wrapped_up = False
         self._is_leaving = False  # as the run's worker: what runs now runs also when the run is stopped
         self._is_asking = False  # AskForJobs is under way
@@ -258,14 +258,14 @@ class Schedule:
             self.offer,
             self.choices,
         )
-        if isinstance(verdict, Again) and index not in self._cancelled and self.stopping is not StopMode.KILL:
+        if isinstance(verdict, Retry) and index not in self._cancelled and self.stopping is not StopMode.KILL:
             self._failures[index] = verdict.failures
             self.table.set_state(index, JobState.READY)
             self._commands.append(StateChanged(index, verdict.why))
             self._note_progress(index)
             self._try_again(index, verdict, now_s)
             return
-        if isinstance(verdict, Again):
+        if isinstance(verdict, Retry):
             was_ours = event.status is Status.TIMEOUT or index in self._cancelled
             verdict = Final(JobState.TERMINATED if was_ours else JobState.FAILED, verdict.why)
         self._cancelled.discard(index)
@@ -376,7 +376,7 @@ class Schedule:
         else:
             self.triggers.forget(due)
 
-    def _try_again(self, index: int, again: Again, now_s: float) -> None:
+    def _try_again(self, index: int, again: Retry, now_s: float) -> None:
         self.buckets.change(index, again.requirements)
         if again.script is not None and self.stopping is None:
             self.recovering[index] = again
@@ -384,7 +384,7 @@ class Schedule:
         else:
             self._pause(index, again, now_s)
 
-    def _pause(self, index: int, again: Again, now_s: float) -> None:
+    def _pause(self, index: int, again: Retry, now_s: float) -> None:
         if again.pause_s <= 0:
             self._starter.add(index)
         else:

@@ -3,14 +3,14 @@
 from array import array
 from collections.abc import Sequence
 
-from joblens.engine.schedule.capacity import Choices, Offer, Shape, whole_of
+from joblens.engine.schedule.capacity import Choices, RunCapacity, Shape, whole_of
 from joblens.engine.schedule.waiting import Bucket
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan, PlannedJob
 
 
 class Buckets:
-    def __init__(self, plan: Plan, offer: Offer, choices: Choices) -> None:
+    def __init__(self, plan: Plan, offer: RunCapacity, choices: Choices) -> None:
         self._whole = whole_of(offer)
         self._enforce = choices.enforce
         self._limit_resources = plan.execution.limit_resources

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from joblens.engine.schedule.ageing import Ageing
 from joblens.engine.schedule.backfill import Backfill
-from joblens.engine.schedule.capacity import NOTHING, Choices, Offer
+from joblens.engine.schedule.capacity import NOTHING, Choices, RunCapacity
 from joblens.engine.schedule.estimates import Estimates
 from joblens.engine.schedule.events import StartAttempt
 from joblens.engine.schedule.job_table import JobTable
@@ -23,7 +23,7 @@ DEPTH = 256  # kinds of jobs that are looked at for one event, however many ther
 
 
 class Starter:
-    def __init__(self, table: JobTable, offer: Offer, choices: Choices) -> None:
+    def __init__(self, table: JobTable, offer: RunCapacity, choices: Choices) -> None:
         plan = table.plan
         self.buckets = Buckets(plan, offer, choices)
         self.occupancy = Occupancy(offer)

@@ -13,7 +13,7 @@ from joblens.model.values.labels import queue_and_label
 CLUSTER_MARK = "@"  # before names of queues
 
 
-class Parcel(Struct, frozen=True, kw_only=True):
+class PlacementRequest(Struct, frozen=True, kw_only=True):
     """One job that has a ticket and is to be given a place."""
 
     uuid: str
@@ -50,7 +50,7 @@ class PlaceEnding(Struct, frozen=True, kw_only=True):
     text: str  # for people: 'cancelled in Slurm by alice'
 
 
-class PlaceNews(Struct, frozen=True, kw_only=True):
+class AllocationEvent(Struct, frozen=True, kw_only=True):
     """What the cluster says of one of them."""
 
     job_id: str
@@ -62,7 +62,7 @@ class PlaceNews(Struct, frozen=True, kw_only=True):
     ending: PlaceEnding | None = None  # of its jobs; None: they run again elsewhere
 
 
-class Room(Struct, frozen=True, kw_only=True):
+class NodeCapacity(Struct, frozen=True, kw_only=True):
     """What a worker has left; None: not counted."""
 
     places: int | None = None
@@ -72,7 +72,7 @@ class Room(Struct, frozen=True, kw_only=True):
     usual_s: float | None = None  # how long jobs that do not say it themselves took so far
 
 
-class Hire(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WorkerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a hired worker is told, in a private file: the store's URL may have a password in it."""
 
     store: str
@@ -91,7 +91,7 @@ class Hire(Struct, frozen=True, kw_only=True, omit_defaults=True):
     walltime_s: float | None = None  # of its allocation
     env: dict[str, str] = field(default_factory=dict)
     listen: str = (
-        ""  # a socket at which it is told of tickets one by one (ports.hiring.Ear), until it is idle
+        ""  # a socket at which it is told of tickets one by one (ports.hiring.NodeListener), until it is idle
     )
     user: str = ""  # whose jobs it runs; '': those of whoever it runs as
     boot_id: str = ""  # of the machine with the store's file, which others must not open; '': any may

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from joblens.model.clusters.placing import Parcel
+from joblens.model.clusters.placing import PlacementRequest
 
 JOB, ARRAY, ALLOCATION, TASK, WORKER, QUEUE = "job", "array", "allocation", "task", "worker", "queue"
 
@@ -49,7 +49,7 @@ class PreviewStep(Struct, frozen=True):
 
     stage: int
     actions: tuple[int, ...]  # that schedule nodes
-    parcels: Sequence[Parcel]
+    parcels: Sequence[PlacementRequest]
 
 
 class ClusterPreview(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ _NOT_ABOVE = "it has not been above what it had been before joblens looked, whic
 _NO_BEGINNING = "what it was when joblens began to look could not be read"
 
 
-class FromNowOn:
+class BaselinedProbe:
     """Counters are for the caller to take the base off. High-water marks of the kernel tell of the time
     before until they rise: only then they are given."""
 

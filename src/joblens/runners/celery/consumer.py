@@ -1,5 +1,5 @@
 """A worker's ear at a broker: a real Celery worker, as `celery inspect` and Flower see it, whose messages go
-to a Taker instead of to a pool of Celery's."""
+to a MessageHandler instead of to a pool of Celery's."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from typing import Any
 from celery.exceptions import WorkerShutdown
 from kombu.asynchronous import set_event_loop
 
-from joblens.ports.bell import Taker
+from joblens.ports.broker import MessageHandler
 from joblens.runners.celery.application import TASK, make_app, queue_of
 from joblens.runners.celery.broker_url import Broker
 from joblens.runners.celery.notifier import reason
@@ -32,7 +32,9 @@ class CeleryHearing:
         self._inbox: _Inbox | None = None
         self._lock = threading.Lock()
 
-    def run(self, taker: Taker, has_connected: Callable[[], None], has_lost: Callable[[str], None]) -> None:
+    def run(
+        self, taker: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
+    ) -> None:
         told = ""
 
         def found() -> None:
@@ -107,7 +109,7 @@ def _only_a_name(uuid: str) -> None:
 class _Inbox:
     """Messages between the broker's thread and those that settle them."""
 
-    def __init__(self, taker: Taker, is_stopping: threading.Event) -> None:
+    def __init__(self, taker: MessageHandler, is_stopping: threading.Event) -> None:
         self._taker = taker
         self._is_stopping = is_stopping
         self._under_way: dict[int, Any] = {}  # by a number of ours: tags begin anew with each connection

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.model.clusters.placing import Hire
+from joblens.model.clusters.placing import WorkerConfig
 from joblens.runners.processes.socket_place import connect_to
 
 _SOCKET, _LOCK, _LOG = "socket", "lock", "worker.log"
@@ -88,7 +88,9 @@ def _remove_empty(folder: str, mark: str) -> None:
             os.rmdir(path)
 
 
-def reach_worker(home: NodeHome, hire: Hire, argv: Sequence[str], env: Mapping[str, str]) -> socket.socket:
+def reach_worker(
+    home: NodeHome, hire: WorkerConfig, argv: Sequence[str], env: Mapping[str, str]
+) -> socket.socket:
     """Raises HiringError with the worker's own words when none can be started."""
     with contextlib.suppress(OSError):
         return connect_to(home.socket)
@@ -133,7 +135,7 @@ def _locked(home: NodeHome) -> int:
         os.close(lock)
 
 
-def _start(home: NodeHome, hire: Hire, argv: Sequence[str], env: Mapping[str, str]) -> int:
+def _start(home: NodeHome, hire: WorkerConfig, argv: Sequence[str], env: Mapping[str, str]) -> int:
     log = os.path.join(home.folder, _LOG)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(log)

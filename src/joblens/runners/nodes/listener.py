@@ -1,5 +1,5 @@
 """The ear of a worker that stays on a node: a private socket, at which those whom the cluster lets begin
-there bring jobs and room for them (ports.hiring.Ear)."""
+there bring jobs and room for them (ports.hiring.NodeListener)."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from joblens.model.clusters.allocation import NodeDoors
 from joblens.model.jobs.job import Placement
-from joblens.ports.bell import Taker
+from joblens.ports.broker import MessageHandler
 from joblens.runners.nodes.messages import (
     Bring,
     Ended,
@@ -36,7 +36,7 @@ _LEFT_S = 2.0  # after the last of those who bring jobs has gone
 _MOST_WAITING = 64  # connections that were not accepted yet
 
 
-class NodeTaker(Taker, Protocol):
+class NodeTaker(MessageHandler, Protocol):
     """A worker that is told what room it has. All from the ear's thread."""
 
     def lend(
@@ -71,7 +71,7 @@ class _Guest(Struct, eq=False):
     unsent: bytes = b""
 
 
-class NodeEar:
+class SocketListener:
     """`has_ended`, `has_let_go` and `prints_to` may be called from any thread; all else happens on the one
     that `run` is called on."""
 
@@ -120,7 +120,9 @@ class NodeEar:
 
     # ---- its own thread ------------------------------------------------------------------------------
 
-    def run(self, taker: Taker, has_connected: Callable[[], None], has_lost: Callable[[str], None]) -> None:
+    def run(
+        self, taker: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
+    ) -> None:
         node = cast(NodeTaker, taker)
         node.set_places(0)
         try:

@@ -1,5 +1,4 @@
-"""Ray as the cluster of a run (ports.placer.Placer). Ray itself is used by a process of its own, the desk
-(`ray_desk`); here is who speaks with it."""
+"""Ray as the cluster of a run (`ports.cluster.ClusterBackend`), through a process of its own (`ray.proxy`)."""
 
 import contextlib
 import importlib.util
@@ -17,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from joblens.model.clusters.placing import Parcel, Placed, PlaceNews, PlaceState, Room
+from joblens.model.clusters.placing import AllocationEvent, NodeCapacity, Placed, PlacementRequest, PlaceState
 from joblens.model.clusters.preview import ClusterPreview, PreviewStep
 from joblens.model.errors import MissingExtra, PlacingError, how_to_install
 from joblens.model.jobs.job import Placement
@@ -25,7 +24,7 @@ from joblens.model.runs.fitting import more_than_there_is
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import RunOptions
 from joblens.model.settings import Settings
-from joblens.ports.hiring import HireDesk
+from joblens.ports.pilot_workers import WorkerConfigWriter
 from joblens.runners.nodes.messages import Lines
 from joblens.runners.processes.socket_place import connect_to
 from joblens.runners.ray.address import VARIABLE, meant_address
@@ -64,7 +63,12 @@ class RayPlacer:
     engine = "ray"
 
     def __init__(
-        self, plan: Plan, options: RunOptions, settings: Settings, desk: HireDesk, warn: Callable[[str], None]
+        self,
+        plan: Plan,
+        options: RunOptions,
+        settings: Settings,
+        desk: WorkerConfigWriter,
+        warn: Callable[[str], None],
     ) -> None:
         self._options = options
         # Jobs that are added later may have any priority.
@@ -77,13 +81,13 @@ class RayPlacer:
         self._desk: _Desk | None = None
         self._nodes: tuple[NodeOffer, ...] = ()
         self._under_way: dict[str, Wanted] = {}  # jobs that are at Ray
-        self._news: list[PlaceNews] = []
-        self._ended: deque[tuple[float, PlaceNews]] = deque()  # and when it is to be told
+        self._news: list[AllocationEvent] = []
+        self._ended: deque[tuple[float, AllocationEvent]] = deque()  # and when it is to be told
         self._mark = ""
 
     # ---- before ----------------------------------------------------------------------------------------
 
-    def check(self, parcels: Sequence[Parcel]) -> None:
+    def check(self, parcels: Sequence[PlacementRequest]) -> None:
         if importlib.util.find_spec("ray") is None:
             raise _missing()
         nodes = self._cluster_nodes()
@@ -138,7 +142,7 @@ class RayPlacer:
 
     # ---- jobs ------------------------------------------------------------------------------------------
 
-    def place(self, parcels: Sequence[Parcel]) -> list[Placed]:
+    def place(self, parcels: Sequence[PlacementRequest]) -> list[Placed]:
         desk = self._connected()
         wanted = [
             Wanted(
@@ -166,7 +170,7 @@ class RayPlacer:
         if self._desk is not None:
             self._desk.say(Withdraw(tuple(uuids)))
 
-    def look(self) -> list[PlaceNews]:
+    def look(self) -> list[AllocationEvent]:
         if self._under_way:
             self._connected()
         if self._desk is not None:
@@ -177,7 +181,7 @@ class RayPlacer:
             news.append(self._ended.popleft()[1])
         return news
 
-    def room(self) -> Room | None:
+    def room(self) -> NodeCapacity | None:
         return None
 
     def close(self, *, is_over: bool) -> None:
@@ -210,7 +214,7 @@ class RayPlacer:
         for uuid in told.uuids:
             if told.state in (PlaceState.ENDED, PlaceState.GONE):
                 self._under_way.pop(uuid, None)
-            news = PlaceNews(
+            news = AllocationEvent(
                 job_id=_id_of(uuid),
                 state=told.state,
                 word=told.word,

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.model.clusters.placing import Hire
+from joblens.model.clusters.placing import WorkerConfig
 from joblens.runners.processes.own_descendants import OwnDescendants
 from joblens.runners.ray import task as ray_task
 from joblens.runners.ray.messages import (
@@ -109,7 +109,7 @@ class RayCluster:
         return tuple(_offer(node) for node in self._ray.nodes() if node["Alive"])
 
     def run_of(self, hire: str) -> str:
-        return msgspec.json.decode(hire, type=Hire).run_uuid
+        return msgspec.json.decode(hire, type=WorkerConfig).run_uuid
 
     # ---- tasks -----------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
 
     address: str = ""
     own: NodeOffer | None = None  # what a cluster that is started for the run has
-    hire: str = ""  # JSON of model.placing.Hire: what every worker on a node is told
+    hire: str = ""  # JSON of model.placing.WorkerConfig: what every worker on a node is told
     argv: tuple[str, ...] = ()  # that starts one
     folder: str = ""  # of the run: where its jobs print
     mark: str = ""  # name of a file in it: a node that sees the file shares the folder
@@ -94,7 +94,7 @@ class Told(Struct, frozen=True, kw_only=True, tag="told", omit_defaults=True):
     uuids: tuple[str, ...]
     word: str = ""
     reason: str = ""
-    is_by_others: bool = False  # as in model.placing.PlaceNews
+    is_by_others: bool = False  # as in model.placing.AllocationEvent
 
 
 class Warned(Struct, frozen=True, tag="warned"):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from joblens.model.clusters.placing import Parcel
+from joblens.model.clusters.placing import PlacementRequest
 from joblens.model.clusters.preview import TASK, Capacity, PlannedRequest, PreviewStep
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Requirements
@@ -103,7 +103,7 @@ def planned_requests(
     """A task for each job, or a placement group where it needs several nodes. Short jobs of one kind may
     share a task."""
     for step in steps:
-        kinds: dict[tuple[int, Need], list[Parcel]] = {}
+        kinds: dict[tuple[int, Need], list[PlacementRequest]] = {}
         for parcel in step.parcels:
             kinds.setdefault((parcel.spec_job, need_of(parcel.requirements, more)), []).append(parcel)
         for (_, need), parcels in kinds.items():

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from joblens.model.clusters.allocation import NodeDoors
-from joblens.model.clusters.placing import Hire
+from joblens.model.clusters.placing import WorkerConfig
 from joblens.model.jobs.job import Placement
 from joblens.runners.nodes.hiring import HiringError, NodeHome, home_of, reach_worker
 from joblens.runners.nodes.messages import (
@@ -183,7 +183,7 @@ def _reach(errand: Errand, node_id: str) -> _Link:
     link = _links.get(errand.run_uuid)
     if link is None:
         home = home_of(errand.run_uuid, node_id)
-        hire = _for_node(msgspec.json.decode(errand.hire, type=Hire), errand, node_id, home)
+        hire = _for_node(msgspec.json.decode(errand.hire, type=WorkerConfig), errand, node_id, home)
         _links.clear()
         link = _links[errand.run_uuid] = _Link(reach_worker(home, hire, errand.argv, _node_env()))
     return link
@@ -196,7 +196,7 @@ def _reach_again(errand: Errand, node_id: str) -> _Link:
     return _reach(errand, node_id)
 
 
-def _for_node(hire: Hire, errand: Errand, node_id: str, home: NodeHome) -> Hire:
+def _for_node(hire: WorkerConfig, errand: Errand, node_id: str, home: NodeHome) -> WorkerConfig:
     """Where the run's folder is not to be seen its jobs print into one of the node."""
     is_shared = not errand.mark or os.path.exists(os.path.join(errand.folder, errand.mark))
     placement = Placement(engine="ray", node_id=node_id, nodes=(socket.gethostname(),))

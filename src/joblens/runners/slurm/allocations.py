@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
-from joblens.model.clusters.placing import Placed, PlaceEnding, PlaceNews, PlaceState
+from joblens.model.clusters.placing import AllocationEvent, Placed, PlaceEnding, PlaceState
 from joblens.model.clusters.slurm import QueuedJob
 from joblens.model.errors import InputError, PlacingError
 from joblens.model.jobs.job import Status
@@ -69,7 +69,7 @@ class SlurmPlaces:
                 self._of.pop(uuid, None)
         return place
 
-    def look(self) -> list[tuple[PlaceNews, LivePlace]]:
+    def look(self) -> list[tuple[AllocationEvent, LivePlace]]:
         """Those that stand differently. Slurm is asked seldom: it serves many."""
         now_s = time.monotonic()
         if not self.live or now_s < self._next_ask_s:
@@ -108,14 +108,14 @@ class SlurmPlaces:
             if row.job_id in self.live
         }
 
-    def _news(self, place: LivePlace, job: QueuedJob) -> PlaceNews | None:
+    def _news(self, place: LivePlace, job: QueuedJob) -> AllocationEvent | None:
         place.missing_since_s = None
         state = place_state(job.state)
         told = (job.state, job.reason if state is PlaceState.WAITING else "")
         if told == place.told:
             return None
         place.told, place.state = told, state
-        return PlaceNews(
+        return AllocationEvent(
             job_id=job.job_id,
             state=state,
             word=job.state,
@@ -143,10 +143,10 @@ class SlurmPlaces:
             return ""
         return user_name(jobs[-1].row.cancelled_by) if jobs and jobs[-1].row.cancelled_by else ""
 
-    def _forgotten(self, place: LivePlace, now_s: float) -> PlaceNews | None:
+    def _forgotten(self, place: LivePlace, now_s: float) -> AllocationEvent | None:
         if place.missing_since_s is None or now_s - place.missing_since_s < _FORGOTTEN_S:
             return None
-        return PlaceNews(
+        return AllocationEvent(
             job_id=place.placed.placement.job_id,
             state=PlaceState.GONE,
             word=GONE_WORD,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from joblens.model.clusters.placing import Parcel, Placed, PlaceNews, PlaceState, Room
+from joblens.model.clusters.placing import AllocationEvent, NodeCapacity, Placed, PlacementRequest, PlaceState
 from joblens.model.clusters.preview import ClusterPreview, PlannedRequest, PreviewStep
 from joblens.model.errors import PlacingError, PlanError
 from joblens.model.jobs.job import Placement
@@ -20,7 +20,7 @@ from joblens.plan.slurm.sbatch_words import CHECKED_WORDS, Options, as_arguments
 from joblens.plan.slurm.script import batch_script
 from joblens.plan.slurm.terms import memory_asked
 from joblens.plan.workflows.slurm_keys import asked_by_actions, worker_env
-from joblens.ports.hiring import HireDesk
+from joblens.ports.pilot_workers import WorkerConfigWriter
 from joblens.runners.slurm.allocations import LivePlace, SlurmPlaces
 from joblens.runners.slurm.commands import SlurmCommands, sbatch_argv
 from joblens.runners.slurm.dry_run import JOB_ID, Draft, SlurmDrafts, capacity_of, planned_request
@@ -38,7 +38,12 @@ class SlurmPlacer:
     engine = ENGINE
 
     def __init__(
-        self, plan: Plan, options: RunOptions, settings: Settings, desk: HireDesk, warn: Callable[[str], None]
+        self,
+        plan: Plan,
+        options: RunOptions,
+        settings: Settings,
+        desk: WorkerConfigWriter,
+        warn: Callable[[str], None],
     ) -> None:
         self._plan = plan
         self._options = options
@@ -54,7 +59,7 @@ class SlurmPlacer:
         self._busy: Collection[str] = ()  # queues
         self._most_jobs: dict[str, int | None] = {}  # at a time, in each allocation that serves the queue
 
-    def check(self, parcels: Sequence[Parcel]) -> None:
+    def check(self, parcels: Sequence[PlacementRequest]) -> None:
         self._site.check(
             parcels,
             self._orders.terms(),
@@ -106,7 +111,7 @@ class SlurmPlacer:
 
     # ---- placing ---------------------------------------------------------------------------------------
 
-    def place(self, parcels: Sequence[Parcel]) -> list[Placed]:
+    def place(self, parcels: Sequence[PlacementRequest]) -> list[Placed]:
         return self._submit_all(self._orders.orders(parcels, self._asked_for))
 
     def _asked_for(self, queue: str) -> Options | None:
@@ -262,7 +267,7 @@ class SlurmPlacer:
         """Together with others, at the next look: scancel costs as much for one as for many."""
         self._to_withdraw |= set(uuids)
 
-    def look(self) -> list[PlaceNews]:
+    def look(self) -> list[AllocationEvent]:
         self._cancel_withdrawn()
         news = self._here.look()
         for one, place in self._places.look():
@@ -287,7 +292,7 @@ class SlurmPlacer:
         if ids:
             self._commands.scancel(ids, only_waiting=True)
 
-    def _with_words(self, news: PlaceNews, place: LivePlace) -> PlaceNews:
+    def _with_words(self, news: AllocationEvent, place: LivePlace) -> AllocationEvent:
         """Why a worker could not do its work, rather than its exit code."""
         if news.state is not PlaceState.GONE:
             return news
@@ -302,7 +307,7 @@ class SlurmPlacer:
             with contextlib.suppress(OSError):
                 os.unlink(place.output)
 
-    def room(self) -> Room | None:
+    def room(self) -> NodeCapacity | None:
         return None
 
     def close(self, *, is_over: bool) -> None:

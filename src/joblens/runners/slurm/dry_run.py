@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.model.clusters.placing import Parcel
+from joblens.model.clusters.placing import PlacementRequest
 from joblens.model.clusters.preview import (
     ALLOCATION,
     ARRAY,
@@ -65,7 +65,7 @@ class SlurmDrafts:
             return
         self._add_all(stage, self._orders.of_action(spec), action)
 
-    def _add_jobs(self, stage: int, parcels: Sequence[Parcel]) -> None:
+    def _add_jobs(self, stage: int, parcels: Sequence[PlacementRequest]) -> None:
         queued = [
             replace(parcel, queue=self._orders.queue_of(self._plan.jobs[int(parcel.uuid)]))
             for parcel in parcels

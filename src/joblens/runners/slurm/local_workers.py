@@ -7,22 +7,22 @@ import subprocess
 
 from msgspec.structs import replace
 
-from joblens.model.clusters.placing import Hire, Placed, PlaceNews, PlaceState
+from joblens.model.clusters.placing import AllocationEvent, Placed, PlaceState, WorkerConfig
 from joblens.model.errors import PlacingError
 from joblens.model.jobs.job import Placement
-from joblens.ports.hiring import HireDesk
+from joblens.ports.pilot_workers import WorkerConfigWriter
 
 _PREFIX = "here-"
 
 
 class WorkersHere:
-    def __init__(self, desk: HireDesk) -> None:
+    def __init__(self, desk: WorkerConfigWriter) -> None:
         self._desk = desk
         self._started: dict[str, tuple[subprocess.Popen[bytes], str]] = {}  # with the path of its hire
         self._followed: dict[str, int] = {}  # of an earlier driver
         self._queues: dict[str, tuple[str, ...]] = {}  # that they serve
 
-    def start(self, hire: Hire) -> Placed:
+    def start(self, hire: WorkerConfig) -> Placed:
         placement = Placement(engine="slurm", is_allocation=True, nodes=(os.uname().nodename,))
         path = self._desk.write(replace(hire, placement=placement))
         try:
@@ -55,7 +55,7 @@ class WorkersHere:
     def serves(self, queue: str) -> bool:
         return any(queue in queues for queues in self._queues.values())
 
-    def look(self) -> list[PlaceNews]:
+    def look(self) -> list[AllocationEvent]:
         news = []
         for job_id, (process, path) in list(self._started.items()):
             code = process.poll()
@@ -64,13 +64,13 @@ class WorkersHere:
             del self._started[job_id], self._queues[job_id]
             state = PlaceState.ENDED if code == 0 else PlaceState.GONE
             reason = self._desk.last_words(path) if code else ""
-            news.append(PlaceNews(job_id=job_id, state=state, word=f"exit code {code}", reason=reason))
+            news.append(AllocationEvent(job_id=job_id, state=state, word=f"exit code {code}", reason=reason))
             self._desk.drop(path)
         for job_id, pid in list(self._followed.items()):
             if not os.path.exists(f"/proc/{pid}"):
                 del self._followed[job_id], self._queues[job_id]
                 # Whether it came to its own end nobody has seen: its leases tell.
-                news.append(PlaceNews(job_id=job_id, state=PlaceState.ENDED, word="left"))
+                news.append(AllocationEvent(job_id=job_id, state=PlaceState.ENDED, word="left"))
         return news
 
     def end(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.model.clusters.placing import Parcel, queue_of_run
+from joblens.model.clusters.placing import PlacementRequest, queue_of_run
 from joblens.model.errors import PlacingError, PlanError
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan, PlannedJob
@@ -154,10 +154,12 @@ class SlurmOrders:
 
     # ---- jobs ------------------------------------------------------------------------------------------
 
-    def orders(self, parcels: Sequence[Parcel], serving: Callable[[str], Options | None]) -> list[SlurmOrder]:
+    def orders(
+        self, parcels: Sequence[PlacementRequest], serving: Callable[[str], Options | None]
+    ) -> list[SlurmOrder]:
         """`serving`: what was asked for an allocation that serves this queue already."""
-        alone: list[Parcel] = []
-        shared: dict[str, list[Parcel]] = {}
+        alone: list[PlacementRequest] = []
+        shared: dict[str, list[PlacementRequest]] = {}
         for parcel in sorted(parcels, key=lambda one: (-one.priority, one.spec_job, natural(one.name))):
             if parcel.queue.endswith(_OWN):
                 alone.append(parcel)
@@ -168,11 +170,11 @@ class SlurmOrders:
             orders += self._for_queue(queue, some, alone, serving(queue))
         return [*orders, *self._of_their_own(alone)]
 
-    def samples(self, parcels: Sequence[Parcel]) -> list[Options]:
+    def samples(self, parcels: Sequence[PlacementRequest]) -> list[Options]:
         """Returns for each scheduler the options for the first of its jobs that has an allocation of its own,
         and for the allocation that others share."""
         packing = self.packing()
-        alone: dict[str, Parcel] = {}
+        alone: dict[str, PlacementRequest] = {}
         shared: dict[str, None] = {}
         for parcel in parcels:
             if packing.shares(parcel.spec_job, parcel.requirements):
@@ -184,9 +186,9 @@ class SlurmOrders:
             *(self.allocation_options(scheduler) for scheduler in shared),
         ]
 
-    def _of_their_own(self, parcels: Sequence[Parcel]) -> list[SlurmOrder]:
+    def _of_their_own(self, parcels: Sequence[PlacementRequest]) -> list[SlurmOrder]:
         """Those of one entry of the file that need the same go into one array."""
-        alike: dict[tuple[str, int, Requirements], list[Parcel]] = {}
+        alike: dict[tuple[str, int, Requirements], list[PlacementRequest]] = {}
         for parcel in parcels:
             alike.setdefault((parcel.scheduler, parcel.spec_job, parcel.requirements), []).append(parcel)
         orders = []
@@ -215,7 +217,11 @@ class SlurmOrders:
     # ---- allocations -----------------------------------------------------------------------------------
 
     def _for_queue(
-        self, queue: str, parcels: Sequence[Parcel], alone: list[Parcel], there: Options | None
+        self,
+        queue: str,
+        parcels: Sequence[PlacementRequest],
+        alone: list[PlacementRequest],
+        there: Options | None,
     ) -> list[SlurmOrder]:
         """Those that do not fit into what is there, or would be asked for, go to `alone`."""
         scheduler = parcels[0].scheduler

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from joblens.model.clusters.placing import Parcel
+from joblens.model.clusters.placing import PlacementRequest
 from joblens.model.clusters.slurm import Partition
 from joblens.model.errors import PlanError
 from joblens.model.runs.fitting import Lack, more_than_there_is
@@ -37,7 +37,7 @@ class SlurmSite:
 
     def check(
         self,
-        parcels: Sequence[Parcel],
+        parcels: Sequence[PlacementRequest],
         terms: Mapping[str, Terms],
         headroom: Headroom,
         by_actions: Iterable[str] = (),
@@ -151,7 +151,7 @@ def _check_memory(schedulers: Iterable[str], terms: Mapping[str, Terms], rooms: 
         )
 
 
-def _lacks(parcel: Parcel, room: NodeRoom | None, headroom: Headroom) -> list[Lack]:
+def _lacks(parcel: PlacementRequest, room: NodeRoom | None, headroom: Headroom) -> list[Lack]:
     """Where no partition is the default one Slurm itself has to say."""
     if room is None:
         return []

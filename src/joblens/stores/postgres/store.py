@@ -16,9 +16,9 @@ from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.opening import prepare
 from joblens.stores.postgres.writer import Writer
 from joblens.stores.queue.ticket_book import TicketBook
-from joblens.stores.queue.ticket_queries import TicketDesk
+from joblens.stores.queue.ticket_queries import TicketQueries
 from joblens.stores.sql.asking import Ask
-from joblens.stores.sql.record_queries import ReadingDesk
+from joblens.stores.sql.record_queries import RecordQueries
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-class PostgresStore(ReadingDesk, TicketDesk):
+class PostgresStore(RecordQueries, TicketQueries):
     """ports.store.Store and ports.deliveries.Deliveries. One connection behind a lock: it may be used from
     several threads, and after a fork. `url` goes without the password. `answer_s`: how long a server may
     take that is there. What only readers or upkeep need is imported when asked for."""

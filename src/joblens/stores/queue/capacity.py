@@ -1,11 +1,11 @@
 """What is left of a worker's room while it is given tickets."""
 
-from joblens.model.clusters.placing import Room
+from joblens.model.clusters.placing import NodeCapacity
 from joblens.model.jobs.job import Requirements
 
 
 class RoomLeft:
-    def __init__(self, room: Room | None) -> None:
+    def __init__(self, room: NodeCapacity | None) -> None:
         self._room = room
         self._places = room.places if room is not None else None
         self._memory_bytes = room.memory_bytes if room is not None else None

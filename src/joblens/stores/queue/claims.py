@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from joblens.model.clusters.placing import Room
+from joblens.model.clusters.placing import NodeCapacity
 from joblens.model.delivery import Claim, FormerWorker, Holding, Renewal, Ticket, WorkerInfo
 from joblens.model.jobs.job import Attempt, Job
 from joblens.stores.queue.capacity import RoomLeft
@@ -27,7 +27,11 @@ _attempt = msgspec.json.Decoder(Attempt)
 
 
 def claim_those(
-    book: TicketBook, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, room: Room | None = None
+    book: TicketBook,
+    worker: WorkerInfo,
+    uuids: Sequence[str],
+    lease_s: float,
+    room: NodeCapacity | None = None,
 ) -> list[Claim]:
     rows = book.ask("waiting_of", uuids=list(uuids), user=only_user(worker))
     place = {uuid: number for number, uuid in enumerate(uuids)}
@@ -41,7 +45,7 @@ def claim_oldest(
     most: int,
     lease_s: float,
     older_than_s: float,
-    room: Room | None = None,
+    room: NodeCapacity | None = None,
 ) -> list[Claim]:
     until_us = book.now_us() - round(older_than_s * _SECOND)
 

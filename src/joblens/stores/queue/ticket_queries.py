@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
-from joblens.model.clusters.placing import Room
+from joblens.model.clusters.placing import NodeCapacity
 from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
 from joblens.model.jobs.job import Status
 from joblens.stores.queue.ticket_book import TicketBook
@@ -11,7 +11,7 @@ from joblens.stores.queue.ticket_book import TicketBook
 T = TypeVar("T")
 
 
-class TicketDesk:
+class TicketQueries:
     """The half of a store that workers ask. What it needs is imported when it is asked for, so that running
     a job without a worker does not pay for it."""
 
@@ -24,7 +24,7 @@ class TicketDesk:
         raise NotImplementedError
 
     def claim(
-        self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: Room | None = None
+        self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: NodeCapacity | None = None
     ) -> list[Claim]:
         from joblens.stores.queue.claims import claim_those
 
@@ -39,7 +39,7 @@ class TicketDesk:
         lease_s: float,
         *,
         older_than_s: float = 0.0,
-        room: Room | None = None,
+        room: NodeCapacity | None = None,
     ) -> list[Claim]:
         from joblens.stores.queue.claims import claim_oldest
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _RECORDS_AT_ONCE = 500
 
 
-class ReadingDesk:
+class RecordQueries:
     """The half of a store that is asked what happened. What it needs is imported when it is asked for, so
     that running a job does not pay for it."""
 

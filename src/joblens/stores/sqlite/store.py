@@ -17,8 +17,8 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.runs.run import Workflow
 from joblens.model.writes import DetailsTaken, JobEnded, SamplesTaken, Write
 from joblens.stores.queue.ticket_book import TicketBook
-from joblens.stores.queue.ticket_queries import TicketDesk
-from joblens.stores.sql.record_queries import ReadingDesk
+from joblens.stores.queue.ticket_queries import TicketQueries
+from joblens.stores.sql.record_queries import RecordQueries
 from joblens.stores.sqlite.errors import store_errors
 from joblens.stores.sqlite.opening import open_connection
 from joblens.stores.sqlite.sql import QUERIES
@@ -41,7 +41,7 @@ class _MoreToIt(Exception):
     """No error: something is about a job that has ended or is in other hands. It is taken back."""
 
 
-class SqliteStore(ReadingDesk, TicketDesk):
+class SqliteStore(RecordQueries, TicketQueries):
     """ports.store.Store and ports.deliveries.Deliveries in one file, for any number of processes of one host.
 
     One connection behind a lock: it may be used from several threads. What only readers or upkeep

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from joblens.model.jobs.job import Placement
 from joblens.model.writes import DetailsTaken, JobEnded, JobStarted, SamplesTaken, Write
 from joblens.ports.store import Store
-from joblens.stores.wrappers.wrapper import PassingStore
+from joblens.stores.wrappers.wrapper import StoreWrapper
 
 
-class FencedStore(PassingStore):
+class FencedStore(StoreWrapper):
     """ports.store.Store around another. May be used from several threads.
 
     What is written about a job that is not held goes on as it is. Once the job was claimed by anybody the

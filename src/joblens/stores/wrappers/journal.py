@@ -16,7 +16,7 @@ from joblens.model.errors import StoreError, StoreVanished
 from joblens.model.writes import Write
 from joblens.ports.store import Store
 from joblens.stores.wrappers.journal_file import JournalFile, JournalOwner, decode_lines, file_name, owner_of
-from joblens.stores.wrappers.wrapper import PassingStore
+from joblens.stores.wrappers.wrapper import StoreWrapper
 
 _REPLAYED_AT_ONCE = 1000  # writes
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 5.0
@@ -26,7 +26,7 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-class JournaledStore(PassingStore):
+class JournaledStore(StoreWrapper):
     """ports.store.Store around another. `apply` never raises StoreError; reads and deliveries pass through.
 
     `url` says which store the journal is for while that store cannot be asked. With `must_open` it is for

@@ -9,7 +9,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record
 from joblens.model.writes import Write
 from joblens.ports.store import Store
-from joblens.stores.wrappers.wrapper import PassingStore
+from joblens.stores.wrappers.wrapper import StoreWrapper
 
 _PAUSE_S = 0.5
 _NO_WAITING_HELPS = (StoreCorrupt, StoreTooNew, StoreVanished)
@@ -17,7 +17,7 @@ _NO_WAITING_HELPS = (StoreCorrupt, StoreTooNew, StoreVanished)
 T = TypeVar("T")
 
 
-class PatientStore(PassingStore):
+class RetryingStore(StoreWrapper):
     """Everything is asked until it is answered, and that this takes a while is told once an outage. Raises
     StoreError when the time is up (`until`, monotonic), or when no waiting helps."""
 

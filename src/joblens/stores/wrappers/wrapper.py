@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import cast
 
-from joblens.model.clusters.placing import Room
+from joblens.model.clusters.placing import NodeCapacity
 from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck, TaggedJobs
 from joblens.model.jobs.details import Details
@@ -16,7 +16,7 @@ from joblens.ports.deliveries import Deliveries
 from joblens.ports.store import Store
 
 
-class PassingStore:
+class StoreWrapper:
     """ports.store.Store without `apply` and `close`, and ports.deliveries.Deliveries."""
 
     def _reading(self) -> Store:
@@ -100,7 +100,7 @@ class PassingStore:
     # -- tickets
 
     def claim(
-        self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: Room | None = None
+        self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: NodeCapacity | None = None
     ) -> list[Claim]:
         return self._deliveries().claim(worker, uuids, lease_s, room=room)
 
@@ -111,7 +111,7 @@ class PassingStore:
         lease_s: float,
         *,
         older_than_s: float = 0.0,
-        room: Room | None = None,
+        room: NodeCapacity | None = None,
     ) -> list[Claim]:
         return self._deliveries().claim_waiting(worker, most, lease_s, older_than_s=older_than_s, room=room)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from joblens.agent.clusters.calling import CallingByLabel, Ringing, RunCalling, Tickets
-from joblens.model.clusters.placing import Parcel
+from joblens.model.clusters.placing import PlacementRequest
 from joblens.model.jobs.job import Requirements, Status
 from joblens.model.values.labels import route_of
 from tests.conftest import wait_until
@@ -17,10 +17,10 @@ class Cluster:
 
     def start(self) -> None: ...
 
-    def call(self, parcels: Sequence[Parcel]) -> None:
+    def call(self, parcels: Sequence[PlacementRequest]) -> None:
         self.names += [parcel.name for parcel in parcels]
 
-    def follow(self, parcels: Sequence[Parcel]) -> None:
+    def follow(self, parcels: Sequence[PlacementRequest]) -> None:
         self.call(parcels)
 
     def is_now(self, uuid: str, status: Status) -> None: ...
@@ -62,8 +62,8 @@ class _Broker:
         self._workers.closes += 1
 
 
-def parcel(name: str, label: str = "") -> Parcel:
-    return Parcel(uuid=name, queue=route_of("q", label), name=name, requirements=Requirements())
+def parcel(name: str, label: str = "") -> PlacementRequest:
+    return PlacementRequest(uuid=name, queue=route_of("q", label), name=name, requirements=Requirements())
 
 
 def calling() -> tuple[RunCalling, Cluster, Workers]:

@@ -1,15 +1,15 @@
 """Places that ended before anything began in them."""
 
-from joblens.agent.clusters.failed_allocations import PlacesInVain
-from joblens.model.clusters.placing import PlaceNews, PlaceState
+from joblens.agent.clusters.failed_allocations import AllocationRetryLimit
+from joblens.model.clusters.placing import AllocationEvent, PlaceState
 
 
-def gone(job_id: str, *, word: str = "FAILED", is_by_others: bool = False) -> PlaceNews:
-    return PlaceNews(job_id=job_id, state=PlaceState.GONE, word=word, is_by_others=is_by_others)
+def gone(job_id: str, *, word: str = "FAILED", is_by_others: bool = False) -> AllocationEvent:
+    return AllocationEvent(job_id=job_id, state=PlaceState.GONE, word=word, is_by_others=is_by_others)
 
 
 def test_a_job_is_given_up_at_the_third_place_in_vain() -> None:
-    places = PlacesInVain("slurm", str.upper)
+    places = AllocationRetryLimit("slurm", str.upper)
     for job_id in ("1", "2"):
         (one,) = places.count([(gone(job_id), ["a"])])
         assert one.hopeless == ()
@@ -21,7 +21,7 @@ def test_a_job_is_given_up_at_the_third_place_in_vain() -> None:
 
 
 def test_a_cluster_that_goes_away_any_number_of_times_costs_no_job() -> None:
-    places = PlacesInVain("ray", str)
+    places = AllocationRetryLimit("ray", str)
     for _ in range(10):
         (one,) = places.count([(gone("a", word="AWAY", is_by_others=True), ["a"])])
         assert one.hopeless == ()
@@ -30,7 +30,7 @@ def test_a_cluster_that_goes_away_any_number_of_times_costs_no_job() -> None:
 
 
 def test_what_began_meanwhile_is_forgotten() -> None:
-    places = PlacesInVain("slurm", str)
+    places = AllocationRetryLimit("slurm", str)
     places.count([(gone("1"), ["a"])])
     places.count([(gone("2"), ["a"])])
     places.forget("a")
@@ -39,7 +39,7 @@ def test_what_began_meanwhile_is_forgotten() -> None:
 
 
 def test_many_that_end_for_one_reason_are_told_of_in_one_line() -> None:
-    places = PlacesInVain("ray", str)
+    places = AllocationRetryLimit("ray", str)
     ended = [(gone(f"j{i}", word="AWAY", is_by_others=True), [f"j{i}"]) for i in range(100)]
     ended.append((gone("other"), ["other"]))
     many, one = places.count(ended)
@@ -51,4 +51,4 @@ def test_many_that_end_for_one_reason_are_told_of_in_one_line() -> None:
 
 
 def test_a_place_for_which_nobody_waited_is_not_told_of() -> None:
-    assert PlacesInVain("ray", str).count([(gone("a"), [])]) == []
+    assert AllocationRetryLimit("ray", str).count([(gone("a"), [])]) == []

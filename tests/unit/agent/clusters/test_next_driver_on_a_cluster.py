@@ -12,7 +12,7 @@ from joblens.agent.clusters.placement import ClusterSide
 from joblens.agent.clusters.tickets import QueueSide, RunTickets
 from joblens.agent.queue.lost_workers import Journals
 from joblens.agent.runtime.loop import Loop
-from joblens.model.clusters.placing import Placed, PlaceNews, PlaceState
+from joblens.model.clusters.placing import AllocationEvent, Placed, PlaceState
 from joblens.model.delivery import Order, RetryLost, Ticket, WorkerInfo
 from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Placement, Record, Requirements, Status
 from joblens.model.runs.plan import PlannedJob
@@ -33,7 +33,7 @@ class CancelledAllocation:
 
     def __init__(self) -> None:
         self._news = [
-            PlaceNews(
+            AllocationEvent(
                 job_id="12",
                 state=PlaceState.GONE,
                 word="CANCELLED",
@@ -46,7 +46,7 @@ class CancelledAllocation:
     def place(self, parcels: Any) -> list[Placed]:
         return []
 
-    def look(self) -> list[PlaceNews]:
+    def look(self) -> list[AllocationEvent]:
         news, self._news = self._news, []
         return news
 
@@ -101,7 +101,7 @@ def test_a_job_of_a_cancelled_shared_allocation_is_not_run_again(tmp_path: Path)
     record = running_job(store)
     assert record.status is Status.RUNNING
     loop, reports = Loop(), Reports()
-    kit: Any = SimpleNamespace(
+    context: Any = SimpleNamespace(
         loop=loop,
         host=read_host(),
         owner=Owner(host="here", pid=os.getpid(), start_ticks=1, boot_id=""),
@@ -123,7 +123,7 @@ def test_a_job_of_a_cancelled_shared_allocation_is_not_run_again(tmp_path: Path)
         warn=lambda text: None,
     )
     tickets = RunTickets(
-        kit,
+        context,
         side,
         reports,
         common_env={},

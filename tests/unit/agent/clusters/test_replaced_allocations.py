@@ -1,7 +1,7 @@
 """When an allocation that ended is replaced."""
 
 from joblens.agent.clusters.replaced_allocations import ReplacedAllocations, Replacement
-from joblens.model.clusters.placing import Placed, PlaceNews, PlaceState
+from joblens.model.clusters.placing import AllocationEvent, Placed, PlaceState
 from joblens.model.jobs.job import Placement
 
 Q = "@slurm.run"
@@ -14,8 +14,8 @@ def _placed(job_id: str) -> Placed:
     )
 
 
-def _gone(job_id: str, word: str = "CANCELLED", state: PlaceState = PlaceState.GONE) -> PlaceNews:
-    return PlaceNews(job_id=job_id, state=state, word=word)
+def _gone(job_id: str, word: str = "CANCELLED", state: PlaceState = PlaceState.GONE) -> AllocationEvent:
+    return AllocationEvent(job_id=job_id, state=state, word=word)
 
 
 def _two() -> ReplacedAllocations:

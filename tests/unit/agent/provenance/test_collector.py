@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from joblens.agent.provenance import collector as provenance_desk
-from joblens.agent.provenance.collector import ProvenanceDesk
+from joblens.agent.provenance.collector import ProvenanceCollector
 from joblens.agent.provenance.command_kind import CommandKind
 from joblens.agent.provenance.parts import FILTERS, NOT_ANSWERED, TOO_MANY, ProvenanceParts
 from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Record, Status
@@ -50,7 +50,7 @@ def kept() -> Kept:
 
 @pytest.fixture
 def desk(kept: Kept) -> Any:
-    one = ProvenanceDesk(kept, read_host(), "9.9", largest_hashed=1 << 20)  # type: ignore[arg-type]
+    one = ProvenanceCollector(kept, read_host(), "9.9", largest_hashed=1 << 20)  # type: ignore[arg-type]
     yield one
     one.close()
 
@@ -64,7 +64,7 @@ def ended(one: Job) -> Record:
     return Record(status=Status.SUCCESS, job=one, attempt=_ATTEMPT, outcome=_OUTCOME)
 
 
-def test_jobs_of_one_kind_share_a_look(desk: ProvenanceDesk, kept: Kept) -> None:
+def test_jobs_of_one_kind_share_a_look(desk: ProvenanceCollector, kept: Kept) -> None:
     first = job("true", "1")
     assert desk.begin(first) == ""
     attempt = desk.complete(ended(first)).attempt
@@ -75,7 +75,7 @@ def test_jobs_of_one_kind_share_a_look(desk: ProvenanceDesk, kept: Kept) -> None
     assert kept.seen[attempt.provenance].versions == {"joblens": "9.9"}
 
 
-def test_what_is_known_later_than_its_start_is_written_then(desk: ProvenanceDesk, kept: Kept) -> None:
+def test_what_is_known_later_than_its_start_is_written_then(desk: ProvenanceCollector, kept: Kept) -> None:
     one = job("true")
     desk.begin(one)
     desk.follow(one.uuid, _ATTEMPT)
@@ -86,7 +86,7 @@ def test_what_is_known_later_than_its_start_is_written_then(desk: ProvenanceDesk
 
 
 def test_ends_wait_for_a_slow_look_once_and_go_on_with_what_is_known(
-    desk: ProvenanceDesk, kept: Kept, monkeypatch: pytest.MonkeyPatch
+    desk: ProvenanceCollector, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = threading.Event()
     whole = ProvenanceParts.look
@@ -120,7 +120,7 @@ def programs_of(kept: Kept, record: Record) -> dict[str, str]:
 
 
 def test_a_program_that_was_changed_in_between_is_looked_at_again(
-    desk: ProvenanceDesk, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(desk, "_patience_s", 30.0)
     script = tmp_path / "s.sh"
@@ -152,7 +152,7 @@ def test_a_program_that_was_changed_after_the_start_is_not_taken_for_what_ran(tm
 
 
 def test_a_commit_in_between_is_seen(
-    desk: ProvenanceDesk, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(desk, "_patience_s", 30.0)
     git = ("git", "-C", str(tmp_path), "-c", "user.name=ada", "-c", "user.email=ada@example.org")
@@ -172,7 +172,7 @@ def test_a_commit_in_between_is_seen(
 
 
 def test_changes_of_a_program_that_git_knows_are_seen_at_once(
-    desk: ProvenanceDesk, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(desk, "_patience_s", 30.0)
     git = ("git", "-C", str(tmp_path), "-c", "user.name=ada", "-c", "user.email=ada@example.org")
@@ -225,7 +225,7 @@ def test_a_script_in_the_name_of_python_is_none(tmp_path: Path) -> None:
 
 
 def test_lines_of_a_workflow_are_read_by_bash(
-    desk: ProvenanceDesk, kept: Kept, monkeypatch: pytest.MonkeyPatch
+    desk: ProvenanceCollector, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(desk, "_patience_s", 30.0)
     found: list[str] = []
@@ -237,7 +237,7 @@ def test_lines_of_a_workflow_are_read_by_bash(
 
 
 def test_too_many_kinds_are_not_told_apart(
-    desk: ProvenanceDesk, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provenance_desk, "_MOST_KINDS", 3)
     monkeypatch.setattr(desk, "_patience_s", 30.0)
@@ -257,7 +257,7 @@ def test_too_many_kinds_are_not_told_apart(
 
 
 def test_inputs_that_changed_before_they_were_read_are_not_hashed(
-    desk: ProvenanceDesk, tmp_path: Path
+    desk: ProvenanceCollector, tmp_path: Path
 ) -> None:
     path = tmp_path / "in"
     path.write_text("abc")
@@ -272,7 +272,7 @@ def test_inputs_that_changed_before_they_were_read_are_not_hashed(
 
 
 def test_words_that_a_job_of_a_workflow_names_are_not_its_outputs(
-    desk: ProvenanceDesk, tmp_path: Path
+    desk: ProvenanceCollector, tmp_path: Path
 ) -> None:
     (tmp_path / "made").write_text("new")
     single = job("touch", "made", cwd=str(tmp_path))
@@ -281,7 +281,7 @@ def test_words_that_a_job_of_a_workflow_names_are_not_its_outputs(
     assert [[each.path for each in one.outputs] for one in outcomes if one] == [["made"], []]
 
 
-def test_a_job_that_never_began_is_let_go(desk: ProvenanceDesk) -> None:
+def test_a_job_that_never_began_is_let_go(desk: ProvenanceCollector) -> None:
     one = job("true")
     desk.begin(one)
     record = Record(status=Status.ERROR, job=one, outcome=_OUTCOME)

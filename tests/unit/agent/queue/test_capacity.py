@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from joblens.agent.attempts.preparation import PreparedAttempt
-from joblens.agent.queue.capacity import HeldPlaces
+from joblens.agent.queue.capacity import WorkerCapacity
 from joblens.agent.queue.claimed_jobs import ClaimedJob, is_limited, places_of
 from joblens.model.delivery import Claim, Order, Ticket
 from joblens.model.jobs.job import Job, Requirements
@@ -23,7 +23,7 @@ def held(weight: int = 1, *, is_plain: bool = True, asked: Requirements | None =
     return ClaimedJob(claim, PreparedAttempt(job, (), {}, "", ""), "", weight, is_plain)
 
 
-def with_mean(places: HeldPlaces, duration_s: float) -> HeldPlaces:
+def with_mean(places: WorkerCapacity, duration_s: float) -> WorkerCapacity:
     """That has seen one job of this length."""
     one = held()
     places.take(one)
@@ -32,7 +32,7 @@ def with_mean(places: HeldPlaces, duration_s: float) -> HeldPlaces:
 
 
 def test_places_are_taken_by_weight_and_given_back() -> None:
-    places = HeldPlaces(4)
+    places = WorkerCapacity(4)
     assert places.appetite == 4
     large = held(3, is_plain=False)
     assert places.fits(large)
@@ -44,7 +44,7 @@ def test_places_are_taken_by_weight_and_given_back() -> None:
 
 
 def test_long_jobs_are_not_claimed_beyond_the_places() -> None:
-    places = with_mean(HeldPlaces(2), 3.0)
+    places = with_mean(WorkerCapacity(2), 3.0)
     for _ in range(2):
         places.take(held())
     assert places.appetite == 0
@@ -52,7 +52,7 @@ def test_long_jobs_are_not_claimed_beyond_the_places() -> None:
 
 
 def test_short_jobs_are_claimed_ahead_and_take_over_the_place_before_them() -> None:
-    places = with_mean(HeldPlaces(2), 0.002)
+    places = with_mean(WorkerCapacity(2), 0.002)
     jobs = [held() for _ in range(3)]
     places.take(jobs[0])
     places.take(jobs[1])
@@ -67,7 +67,7 @@ def test_short_jobs_are_claimed_ahead_and_take_over_the_place_before_them() -> N
 
 
 def test_a_job_that_is_large_never_goes_behind_another() -> None:
-    places = with_mean(HeldPlaces(2), 0.001)
+    places = with_mean(WorkerCapacity(2), 0.001)
     places.take(held())
     assert places.fits(held())
     assert not places.fits(held(3, is_plain=False))
@@ -77,7 +77,7 @@ def test_a_job_that_is_large_never_goes_behind_another() -> None:
 
 
 def test_a_job_that_wants_more_places_than_there_are_gets_them_all() -> None:
-    places = HeldPlaces(2)
+    places = WorkerCapacity(2)
     huge = held(64, is_plain=False)
     assert places.fits(huge)
     assert places.take(huge).weight == 2
@@ -86,7 +86,7 @@ def test_a_job_that_wants_more_places_than_there_are_gets_them_all() -> None:
 
 
 def test_memory_is_shared_out() -> None:
-    places = HeldPlaces(8, memory_bytes=100)
+    places = WorkerCapacity(8, memory_bytes=100)
     first, second = (held(asked=Requirements(memory_bytes=60)) for _ in range(2))
     places.take(first)
     assert places.room().memory_bytes == 40
@@ -97,7 +97,7 @@ def test_memory_is_shared_out() -> None:
 
 
 def test_a_job_that_wants_more_memory_than_there_is_waits_for_all_of_it() -> None:
-    places = HeldPlaces(8, memory_bytes=100)
+    places = WorkerCapacity(8, memory_bytes=100)
     small, huge = held(asked=Requirements(memory_bytes=1)), held(asked=Requirements(memory_bytes=1000))
     places.take(small)
     assert not places.fits(huge)
@@ -106,7 +106,7 @@ def test_a_job_that_wants_more_memory_than_there_is_waits_for_all_of_it() -> Non
 
 
 def test_gpus_are_given_by_name_and_to_one_job_at_a_time() -> None:
-    places = HeldPlaces(8, gpus=("3", "5", "7"))
+    places = WorkerCapacity(8, gpus=("3", "5", "7"))
     first, second, third = (held(asked=Requirements(gpus=count)) for count in (2, 2, 1))
     assert places.take(first).devices == ("3", "5")
     assert not places.fits(second)
@@ -116,7 +116,7 @@ def test_gpus_are_given_by_name_and_to_one_job_at_a_time() -> None:
 
 
 def test_a_job_that_was_lent_gpus_takes_none_of_the_others() -> None:
-    places = HeldPlaces(8, gpus=("0",))
+    places = WorkerCapacity(8, gpus=("0",))
     lent = held(asked=Requirements(gpus=1))
     places.lend(lent.uuid, ("GPU-abc",))
     assert places.take(lent).devices == ("GPU-abc",)
@@ -126,7 +126,7 @@ def test_a_job_that_was_lent_gpus_takes_none_of_the_others() -> None:
 
 
 def test_places_that_come_and_go_while_jobs_run_are_counted() -> None:
-    places = HeldPlaces(0)
+    places = WorkerCapacity(0)
     one = held(2, is_plain=False)
     assert not places.fits(one)
     places.set_places(2)
@@ -159,7 +159,7 @@ def test_limits_are_what_has_to_be_held() -> None:
 
 
 def test_jobs_that_do_not_say_how_long_they_take_are_taken_for_as_long_as_those_before() -> None:
-    places = HeldPlaces(2, ends_at_s=time.monotonic() + 30)
+    places = WorkerCapacity(2, ends_at_s=time.monotonic() + 30)
     assert RoomLeft(places.room()).take(Requirements())  # nothing is known yet
     with_mean(places, 40.0)
     for room in (places.room(), places.whole()):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from joblens.agent.queue.outcome_delay import HeldEnds
+from joblens.agent.queue.outcome_delay import OutcomeDelay
 from joblens.agent.runtime.loop import Loop
 from joblens.agent.runtime.recorder import Recorder
 from joblens.model.jobs.job import Status
@@ -35,7 +35,7 @@ def status(recorder: Recorder, uuid: str) -> Status:
 
 
 def test_an_end_is_written_after_its_time(recorder: Recorder, loop: Loop) -> None:
-    ends = HeldEnds(0.05, recorder, loop)
+    ends = OutcomeDelay(0.05, recorder, loop)
     recorder.write([queued("a1"), queued("b1"), started("a1"), started("b1")])
     recorder.write([samples("b1", 0, 1), ended("a1")])
     due_s = ends.next_wake_s()
@@ -48,7 +48,7 @@ def test_an_end_is_written_after_its_time(recorder: Recorder, loop: Loop) -> Non
 
 
 def test_an_end_that_is_caught_is_never_written(recorder: Recorder, loop: Loop) -> None:
-    ends = HeldEnds(60.0, recorder, loop)
+    ends = OutcomeDelay(60.0, recorder, loop)
     recorder.write([queued("a1"), started("a1")])
     recorder.write([ended("a1")])
     assert ends.catch() == ["a1"]
@@ -58,7 +58,7 @@ def test_an_end_that_is_caught_is_never_written(recorder: Recorder, loop: Loop) 
 
 
 def test_frozen_ends_are_written_as_they_are_rewritten(recorder: Recorder, loop: Loop) -> None:
-    ends = HeldEnds(0.0, recorder, loop)
+    ends = OutcomeDelay(0.0, recorder, loop)
     recorder.write([queued("a1"), started("a1"), queued("b1"), started("b1")])
     ends.freeze()
     recorder.write([ended("a1"), ended("b1")])
@@ -74,7 +74,7 @@ def test_frozen_ends_are_written_as_they_are_rewritten(recorder: Recorder, loop:
 
 
 def test_what_belongs_to_an_end_stays_with_it(recorder: Recorder, loop: Loop) -> None:
-    ends = HeldEnds(60.0, recorder, loop)
+    ends = OutcomeDelay(60.0, recorder, loop)
     assert ends.sift([queued("a1"), started("b1"), ended("a1")]) == [started("b1")]
     late = samples("a1", 0, 1)
     assert ends.sift([late]) == []
@@ -83,7 +83,7 @@ def test_what_belongs_to_an_end_stays_with_it(recorder: Recorder, loop: Loop) ->
 
 
 def test_what_was_muted_meanwhile_is_not_written(recorder: Recorder, loop: Loop) -> None:
-    ends = HeldEnds(60.0, recorder, loop)
+    ends = OutcomeDelay(60.0, recorder, loop)
     recorder.write([queued("a1"), started("a1"), queued("b1"), started("b1")])
     recorder.write([ended("a1"), ended("b1")])
     recorder.muted.add("a1")

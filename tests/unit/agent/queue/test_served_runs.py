@@ -37,7 +37,7 @@ class Bench:
         self.is_run_over = False
         self.ready = 0
         store = SimpleNamespace(find_run=self._find_run)
-        kit: Any = SimpleNamespace(
+        context: Any = SimpleNamespace(
             clock=SimpleNamespace(now_us=lambda: 5),
             owner=None,
             loop=SimpleNamespace(call=lambda function: function()),
@@ -48,7 +48,7 @@ class Bench:
             add_secrets=lambda _secrets, uuid: self.secrets.append(uuid),
         )
         maker: Any = SimpleNamespace(here=lambda path: path.replace("/far", "/here"))
-        self.served = ServedRuns("w-1", kit, maker, start=self.started.append, is_ready=self._is_ready)
+        self.served = ServedRuns("w-1", context, maker, start=self.started.append, is_ready=self._is_ready)
 
     def _find_run(self, uuid: str) -> Any:
         assert uuid == "r1"

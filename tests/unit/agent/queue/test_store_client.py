@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from joblens.agent.queue.store_client import TicketDesk
+from joblens.agent.queue.store_client import AsyncStoreClient
 from joblens.agent.queue.store_watch import StoreWatch
 from joblens.agent.runtime.loop import Loop
 from joblens.model.errors import StoreError
@@ -12,8 +12,8 @@ from tests.conftest import wait_until
 NOBODY = cast("Deliveries", None)  # these questions ask nothing of it
 
 
-def open_desk(loop: Loop, watch: StoreWatch | None = None) -> TicketDesk:
-    return TicketDesk(NOBODY, loop, lambda _: None, watch)
+def open_desk(loop: Loop, watch: StoreWatch | None = None) -> AsyncStoreClient:
+    return AsyncStoreClient(NOBODY, loop, lambda _: None, watch)
 
 
 def test_a_store_that_does_not_answer_is_not_asked_for_long_at_the_end() -> None:

@@ -36,9 +36,9 @@ def test_a_record_that_is_gone_does_not_hide_the_news_of_others(tmp_path: Path) 
     nothing = Orphans(adoptable=[], dead=[], never_started=[], superseded=frozenset())
     recovery = Mock(unrecorded=lambda _find: [], orphans=lambda _records: nothing)
     reports = Mock()
-    kit = Namespace(recorder=recorder, loop=Calls(), spool_dir=str(tmp_path), host=None)
+    context = Namespace(recorder=recorder, loop=Calls(), spool_dir=str(tmp_path), host=None)
     recorder.store.running = lambda **_: found  # type: ignore[method-assign]
-    adopted = RunAdopted(kit, recovery, reports, "ann")  # type: ignore[arg-type]
+    adopted = RunAdopted(context, recovery, reports, "ann")  # type: ignore[arg-type]
     assert adopted.settle("r1", str(tmp_path)) == found
     recorder.write([ended("b1")])
     adopted.look()

@@ -156,8 +156,8 @@ class Calls:
 def test_news_of_a_run_come_once_and_without_waiting_for_the_store() -> None:
     server = SlowServer()
     recorder = Recorder(server)  # type: ignore[arg-type]
-    kit = Namespace(recorder=recorder, loop=Calls())
-    facts = RunFacts(kit, "r1", Plan(name="p", jobs=()))  # type: ignore[arg-type]
+    context = Namespace(recorder=recorder, loop=Calls())
+    facts = RunFacts(context, "r1", Plan(name="p", jobs=()))  # type: ignore[arg-type]
     news: list[list[type]] = []
 
     def take(facts: list[Any], _asked: Any = None) -> None:

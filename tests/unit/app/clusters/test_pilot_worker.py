@@ -20,14 +20,14 @@ from joblens.app.clusters.pilot_worker import (
     read_hire,
     serve,
 )
-from joblens.app.clusters.worker_files import FileHireDesk, leave_words
-from joblens.model.clusters.placing import Hire
+from joblens.app.clusters.worker_files import WorkerConfigFiles, leave_words
+from joblens.model.clusters.placing import WorkerConfig
 from joblens.model.errors import ConfigError, InputError
 from joblens.model.jobs.job import Job, Outcome, Placement, Record, Status
 from joblens.model.settings import Settings, StoreSettings
 from joblens.plan.slurm.answers import ending_of
 
-HIRE = Hire(store="jobs.db", tickets=("a", "b", "c"))
+HIRE = WorkerConfig(store="jobs.db", tickets=("a", "b", "c"))
 
 
 def settings_at(folder: Path) -> Settings:
@@ -35,7 +35,7 @@ def settings_at(folder: Path) -> Settings:
 
 
 def test_a_hire_comes_back_as_it_was_written_and_is_nobody_elses_to_read(tmp_path: Path) -> None:
-    desk = FileHireDesk(settings_at(tmp_path), None, "run")
+    desk = WorkerConfigFiles(settings_at(tmp_path), None, "run")
     path = desk.write(replace(desk.hire, tickets=("a",), concurrency=3))
     hire = read_hire(path)
     assert hire is not None
@@ -48,7 +48,7 @@ def test_a_hire_comes_back_as_it_was_written_and_is_nobody_elses_to_read(tmp_pat
 
 
 def test_the_last_words_of_a_worker_are_found_beside_its_file(tmp_path: Path) -> None:
-    desk = FileHireDesk(settings_at(tmp_path), None, "run")
+    desk = WorkerConfigFiles(settings_at(tmp_path), None, "run")
     path = desk.write(desk.hire)
     assert desk.last_words(path) == ""
     leave_words(path, "no store")

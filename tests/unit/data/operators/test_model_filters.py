@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from joblens.data.base.operator import Surroundings
+from joblens.data.base.operator import OperatorContext
 from joblens.data.registry import lookup as registry
 from joblens.data.texts.arpa_model import ArpaModel
 from joblens.model.errors import FormatError, MissingExtra, RecipeError, how_to_install
@@ -41,7 +41,7 @@ ngram 2=3
 
 
 def make(name: str, **params: Any) -> Any:
-    operator: Any = registry.make(OperatorCall(index=0, name=name, params=params), Surroundings())
+    operator: Any = registry.make(OperatorCall(index=0, name=name, params=params), OperatorContext())
     operator.check()
     return operator
 

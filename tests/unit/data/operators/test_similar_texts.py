@@ -1,13 +1,13 @@
 import pytest
 
-from joblens.data.base.operator import Surroundings
+from joblens.data.base.operator import OperatorContext
 from joblens.data.registry import lookup as registry
 from joblens.model.errors import InputError
 from joblens.model.recipes.recipe import OperatorCall
 
 
 def checked(name: str, **params: object) -> None:
-    registry.make(OperatorCall(index=0, name=name, params=params), Surroundings()).check()
+    registry.make(OperatorCall(index=0, name=name, params=params), OperatorContext()).check()
 
 
 @pytest.mark.parametrize(

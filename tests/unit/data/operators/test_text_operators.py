@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joblens.data.base.operator import Filter, Mapper, Operator, RowErrors, Surroundings
+from joblens.data.base.operator import Filter, Mapper, Operator, OperatorContext, RowErrors
 from joblens.data.operators import fix_unicode_mapper
 from joblens.data.registry import lookup as registry
 from joblens.data.rows import bad_rows
@@ -38,7 +38,7 @@ PACKAGES = {"clean_html_mapper": "selectolax", "fix_unicode_mapper": "ftfy"}
 def operator(name: str, **params: Any) -> Operator:
     if name in PACKAGES:
         pytest.importorskip(PACKAGES[name])
-    made = registry.make(OperatorCall(index=0, name=name, params=params), Surroundings())
+    made = registry.make(OperatorCall(index=0, name=name, params=params), OperatorContext())
     made.check()
     return made
 

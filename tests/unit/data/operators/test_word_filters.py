@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.data.base.operator import Surroundings
+from joblens.data.base.operator import OperatorContext
 from joblens.data.registry import lookup as registry
 from joblens.data.texts.special_characters import special_characters
 from joblens.data.texts.word_lists import words_of
@@ -30,7 +30,7 @@ TEXTS = st.lists(
 
 
 def make(name: str, **params: Any) -> Any:
-    operator: Any = registry.make(OperatorCall(index=0, name=name, params=params), Surroundings())
+    operator: Any = registry.make(OperatorCall(index=0, name=name, params=params), OperatorContext())
     operator.check()
     return operator
 

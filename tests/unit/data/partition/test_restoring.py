@@ -18,7 +18,7 @@ from joblens.data.partition import checkpoints, restoring
 from joblens.data.partition.checkpoints import DeltaManifest, MaskOfPart, MasksManifest, StageManifest
 from joblens.data.partition.deciding import decide
 from joblens.data.partition.restoring import Restored
-from joblens.data.partition.worker_context import Workshop
+from joblens.data.partition.worker_context import WorkerContext
 from joblens.data.rows.partition import PartitionState
 from joblens.model.errors import JoblensError
 from joblens.model.recipes.recipe import OperatorCall, RecipePlan, Stage
@@ -155,7 +155,7 @@ def test_a_decision_about_other_rows_is_an_error_and_leaves_nothing(
     manifests.write_manifest(folder.stage_manifest(0, 0), replace(end, signatures=signatures))
     Path(folder.masks(1)).unlink()
     Path(folder.masks_manifest(1)).unlink()
-    workshop = Workshop(plan)
+    workshop = WorkerContext(plan)
     monkeypatch.setattr(workshop.operator(1), "decide", lambda *_parts, **_room: iter([np.ones(2, bool)]))
     with pytest.raises(JoblensError, match="decided about 2 rows of partition 0, which has 3"):
         decide(workshop, Decide("decide", 0, (0,)), lambda _event: None)

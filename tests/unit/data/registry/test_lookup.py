@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from joblens.data.base.operator import Filter, GlobalOperator, Mapper, Surroundings
+from joblens.data.base.operator import Filter, GlobalOperator, Mapper, OperatorContext
 from joblens.data.operators import MODULES
 from joblens.data.registry import lookup as registry
 from joblens.data.registry.parameters import type_name
@@ -19,7 +19,7 @@ def call(name: str, **params: Any) -> OperatorCall:
 
 
 def make(name: str, **params: Any) -> Any:
-    return registry.make(call(name, **params), Surroundings(text_key="body"))
+    return registry.make(call(name, **params), OperatorContext(text_key="body"))
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -106,7 +106,7 @@ def test_a_fraction_where_a_whole_number_is_wanted_is_refused() -> None:
 
 def test_settings_of_other_systems_that_change_no_row_are_taken_and_told() -> None:
     told = call("text_length_filter", num_proc=4, batch_size=100, min_len=2)
-    registry.make(told, Surroundings())
+    registry.make(told, OperatorContext())
     assert registry.ignored_parameters(told) == ("num_proc", "batch_size")
 
 

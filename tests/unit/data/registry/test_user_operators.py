@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import joblens
-from joblens.data.base.operator import Filter, Mapper, Surroundings
+from joblens.data.base.operator import Filter, Mapper, OperatorContext
 from joblens.data.registry import lookup as registry
 from joblens.data.registry import user_operators
 from joblens.model.errors import RecipeError
@@ -85,7 +85,7 @@ def test_a_parameter_that_has_to_be_given_is_missed(tmp_path: Path) -> None:
     text = "import joblens\n@joblens.operator\ndef cut(row, length: int): ..."
     registry.load_custom([written(tmp_path / "mine.py", text)])
     with pytest.raises(RecipeError, match=r"^cut needs the parameter 'length'$"):
-        registry.make(OperatorCall(index=0, name="cut"), Surroundings())
+        registry.make(OperatorCall(index=0, name="cut"), OperatorContext())
 
 
 def test_a_misspelled_parameter_is_not_told_again_as_missing(tmp_path: Path) -> None:

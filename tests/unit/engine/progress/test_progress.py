@@ -1,7 +1,7 @@
 """How far a run has come."""
 
 from joblens.engine.progress.progress import JobFailure, ProgressTracker, StageProgress, stage_name
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan, PlannedJob
 from joblens.model.runs.run import JobState
@@ -21,7 +21,12 @@ STAGES = [[0], [1, 2]]
 
 def tracker() -> ProgressTracker:
     return ProgressTracker(
-        PLAN, STAGES, Offer(cpus=4, memory_bytes=4096, gpus=("0", "1")), {}, run="3.2", began_at_us=START_US
+        PLAN,
+        STAGES,
+        RunCapacity(cpus=4, memory_bytes=4096, gpus=("0", "1")),
+        {},
+        run="3.2",
+        began_at_us=START_US,
     )
 
 

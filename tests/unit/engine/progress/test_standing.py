@@ -1,7 +1,7 @@
 """How a job of a run stands, while the run goes on and when it was ended."""
 
 from joblens.engine.progress.standing import last_stop, standing
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.events import StopMode
 from joblens.engine.schedule.replay import restore
 from joblens.engine.schedule.schedule import Schedule
@@ -39,7 +39,7 @@ def _told(status: RunStatus, facts: tuple[RunFact, ...], results: list[JobResult
     assert spec is not None
     plan = make_plan(spec).plan
     assert plan is not None
-    schedule = Schedule(plan, Offer(cpus=4.0, memory_bytes=2**40))
+    schedule = Schedule(plan, RunCapacity(cpus=4.0, memory_bytes=2**40))
     events = _events(*facts)
     restore(schedule, results, events)
     schedule.stopping = StopMode.DRAIN

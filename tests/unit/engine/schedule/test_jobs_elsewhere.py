@@ -1,12 +1,12 @@
 """Jobs for workers that are no part of the offer start at once and take none of it."""
 
-from joblens.engine.schedule.capacity import Choices, Offer
+from joblens.engine.schedule.capacity import Choices, RunCapacity
 from joblens.engine.schedule.events import AttemptEnded
 from joblens.engine.schedule.schedule import Schedule
 from joblens.model.jobs.job import Status
 from tests.unit.engine.plans import GIB, job, plan_of, starts
 
-ONE = Offer(cpus=1.0, memory_bytes=GIB, most_jobs=1)
+ONE = RunCapacity(cpus=1.0, memory_bytes=GIB, most_jobs=1)
 
 
 def test_they_start_beside_a_full_offer_and_others_wait_for_it() -> None:

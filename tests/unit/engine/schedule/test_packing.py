@@ -3,21 +3,21 @@
 import pytest
 
 from joblens.engine.schedule import backfill
-from joblens.engine.schedule.capacity import Offer, Shape, Unfit, unfit
+from joblens.engine.schedule.capacity import RunCapacity, Shape, Unfit, unfit
 from joblens.engine.schedule.events import StartAttempt, StateChanged
-from joblens.engine.schedule.packing import Room, reserve
+from joblens.engine.schedule.packing import FreeCapacity, reserve
 from joblens.engine.schedule.schedule import Schedule
 from tests.unit.engine.plans import GIB, OFFER, Talk, job, plan_of, starts
 from tests.unit.engine.simulated_machine import SimulatedMachine
 
-ONE_BIG = Offer(cpus=4, memory_bytes=8 * GIB)
+ONE_BIG = RunCapacity(cpus=4, memory_bytes=8 * GIB)
 
 
 def test_jobs_that_could_never_start_are_named_with_what_they_lack() -> None:
     plan = plan_of(
         job("fits"), job("a", cpus=5.0, gpus=3), job("b", memory_bytes=9 * GIB), job("c", timeout_s=11.0)
     )
-    offer = Offer(cpus=4, memory_bytes=8 * GIB, gpus=("x",), time_s=10)
+    offer = RunCapacity(cpus=4, memory_bytes=8 * GIB, gpus=("x",), time_s=10)
     assert unfit(plan, offer) == [
         Unfit(1, "cpus", 5, 4),
         Unfit(1, "gpus", 3, 1),
@@ -31,12 +31,14 @@ def test_a_job_without_requirements_packs_as_one_cpu() -> None:
 
 
 def test_tenths_of_cpus_add_up_exactly() -> None:
-    talk = Talk(plan_of(*(job(f"j{i}", cpus=0.1) for i in range(11))), Offer(cpus=1, memory_bytes=GIB))
+    talk = Talk(plan_of(*(job(f"j{i}", cpus=0.1) for i in range(11))), RunCapacity(cpus=1, memory_bytes=GIB))
     assert len(starts(talk.commands)) == 10
 
 
 def test_no_more_jobs_run_than_asked_for() -> None:
-    talk = Talk(plan_of(*(job(f"j{i}") for i in range(4))), Offer(cpus=8, memory_bytes=GIB, most_jobs=2))
+    talk = Talk(
+        plan_of(*(job(f"j{i}") for i in range(4))), RunCapacity(cpus=8, memory_bytes=GIB, most_jobs=2)
+    )
     assert starts(talk.commands) == [0, 1]
     assert starts(talk.ended(1)) == [2]
 
@@ -51,7 +53,7 @@ def test_devices_are_given_by_name_and_given_back() -> None:
 
 
 def test_free_devices_are_given_in_the_order_offered() -> None:
-    room = Room(Offer(cpus=4, memory_bytes=GIB, gpus=("a", "b", "c")))
+    room = FreeCapacity(RunCapacity(cpus=4, memory_bytes=GIB, gpus=("a", "b", "c")))
     one = Shape(0, 0, 1)
     taken = [room.take(one) for _ in range(3)]
     for devices in reversed(taken):
@@ -104,7 +106,7 @@ def test_a_long_job_may_pass_when_the_reservation_leaves_room_for_it() -> None:
 
 
 def test_a_reservation_is_for_when_enough_has_ended() -> None:
-    room = Room(Offer(cpus=4, memory_bytes=100))
+    room = FreeCapacity(RunCapacity(cpus=4, memory_bytes=100))
     for _ in range(3):
         room.take(Shape(1000, 10, 0))
     running = [(30.0, Shape(1000, 10, 0)), (10.0, Shape(1000, 10, 0)), (20.0, Shape(1000, 10, 0))]

@@ -1,12 +1,12 @@
 """What a dry run says about a run."""
 
-from joblens.engine.schedule.capacity import Choices, Offer
+from joblens.engine.schedule.capacity import Choices, RunCapacity
 from joblens.engine.schedule.rehearsal import rehearse
 from joblens.engine.schedule.schedule import Schedule
 from joblens.model.runs.plan import Plan
 from tests.unit.engine.plans import job, plan_of
 
-TWO_CPUS = Offer(cpus=2, memory_bytes=1 << 30)
+TWO_CPUS = RunCapacity(cpus=2, memory_bytes=1 << 30)
 
 
 def starts(plan: Plan, known_s: dict[int, float]) -> list[tuple[str, float]]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from joblens.engine.schedule.capacity import Choices, Offer
+from joblens.engine.schedule.capacity import Choices, RunCapacity
 from joblens.engine.schedule.events import AttemptEnded, Command, RunActionCommand, RunRecovery, StartAttempt
 from joblens.engine.schedule.replay import restore
 from joblens.engine.schedule.schedule import Schedule
@@ -211,7 +211,7 @@ def test_a_command_of_an_action_that_failed_or_was_cut_off_runs_again(
 def test_less_offered_on_a_resume_never_gives_an_attempt_less_than_the_one_before_had() -> None:
     rule = handler(match_all_exit_codes=True, max_retries=3, memory_factor=2.0, runtime_factor=2.0)
     plan = plan_of(job("a", memory_bytes=4 * GIB, timeout_s=100.0, failure_handler=rule))
-    offer = Offer(cpus=4, memory_bytes=2 * GIB, time_s=1000.0)
+    offer = RunCapacity(cpus=4, memory_bytes=2 * GIB, time_s=1000.0)
     schedule = Schedule(plan, offer)
     restore(schedule, [result(0, Status.FAILED, exit_code=1)], [])
     assert starts(schedule.begin(0.0)) == []

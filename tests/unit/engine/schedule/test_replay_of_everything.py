@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joblens.engine.schedule.capacity import Choices, Offer
+from joblens.engine.schedule.capacity import Choices, RunCapacity
 from joblens.engine.schedule.dataset_table import DatasetState
 from joblens.engine.schedule.events import (
     AttemptBegan,
@@ -42,7 +42,7 @@ from joblens.model.runs.workflow_spec import HashMode, WhenBlockedFails
 from joblens.plan.commands.raised_requests import raised_to
 from tests.unit.engine.plans import GIB, handler, job, plan_of
 
-OFFER = Offer(cpus=64, memory_bytes=512 * GIB)
+OFFER = RunCapacity(cpus=64, memory_bytes=512 * GIB)
 POLICIES = list(WhenBlockedFails)
 
 

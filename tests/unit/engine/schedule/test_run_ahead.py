@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from joblens.engine.schedule.capacity import AHEAD_OF_WORKERS, Offer
+from joblens.engine.schedule.capacity import AHEAD_OF_WORKERS, RunCapacity
 from joblens.engine.schedule.events import Command, RunIsOver, StartAttempt, StopMode, StopWanted
 from joblens.model.jobs.job import Status
 from joblens.model.runs.run import JobState
 from tests.unit.engine.plans import GIB, Talk, job, plan_of, starts
 from tests.unit.engine.simulated_machine import SimulatedMachine
 
-OFFER = Offer(cpus=2, memory_bytes=GIB)
+OFFER = RunCapacity(cpus=2, memory_bytes=GIB)
 
 
 def tiny(count: int, **settings: Any) -> Talk:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joblens.engine.progress.progress import ProgressTracker
-from joblens.engine.schedule.capacity import Choices, Offer
+from joblens.engine.schedule.capacity import Choices, RunCapacity
 from joblens.engine.schedule.events import (
     AskForJobs,
     Command,
@@ -40,7 +40,7 @@ from joblens.plan.workflows.selection import select
 from tests.unit.engine.plans import GIB, OFFER, Talk, handler, job, plan_of, starts
 
 
-def talk(*jobs: PlannedJob, offer: Offer = OFFER, **choices: Any) -> Talk:
+def talk(*jobs: PlannedJob, offer: RunCapacity = OFFER, **choices: Any) -> Talk:
     plan = choices.pop("plan", None) or plan_of(*jobs)
     return Talk(growing(plan), offer, may_grow=True, **choices)
 
@@ -149,7 +149,7 @@ def test_added_jobs_may_need_jobs_that_were_there_before() -> None:
 
 
 def test_priorities_hold_among_old_and_added_jobs() -> None:
-    one = Offer(cpus=1, memory_bytes=GIB)
+    one = RunCapacity(cpus=1, memory_bytes=GIB)
     said = talk(
         job("orchestrator", priority=9), job("low"), job("high", priority=5), offer=one, may_go_ahead=False
     )
@@ -277,7 +277,7 @@ def test_numbers_of_the_order_are_made_anew_when_a_gap_is_full() -> None:
 
 
 def test_waiting_jobs_keep_their_order_when_numbers_are_made_anew() -> None:
-    one = Offer(cpus=1, memory_bytes=GIB)
+    one = RunCapacity(cpus=1, memory_bytes=GIB)
     said = talk(job("orchestrator", priority=1000), job("low", priority=-1), offer=one, may_go_ahead=False)
     for place in range(40):
         add(said, spawned(f"j{place}", 0, priority=place))
@@ -427,7 +427,7 @@ def test_a_dataset_that_could_not_be_finalized_means_the_same_for_a_reader_that_
 
 def test_a_tiny_job_in_a_container_is_never_sent_behind_another() -> None:
     def behind(container: ContainerJob | None) -> list[int]:
-        said = talk(job("orchestrator"), offer=Offer(cpus=1, memory_bytes=GIB))
+        said = talk(job("orchestrator"), offer=RunCapacity(cpus=1, memory_bytes=GIB))
         add(said, *(spawned(f"j{number}", 0, container=container) for number in range(20)))
         said.ended(0, duration_s=0.001)
         said.ended(1, duration_s=0.001)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joblens.engine.schedule.capacity import Choices, Offer
+from joblens.engine.schedule.capacity import Choices, RunCapacity
 from joblens.engine.schedule.events import AttemptEnded, StartAttempt, StopMode, StopWanted
 from joblens.engine.schedule.retries import Ending
 from joblens.engine.schedule.schedule import Schedule
@@ -26,7 +26,7 @@ from joblens.model.runs.workflow_spec import (
 from tests.unit.engine.plans import GIB, job, mixed_workload, plan_of
 from tests.unit.engine.simulated_machine import SUCCESS, SimulatedMachine
 
-OFFER = Offer(cpus=4, memory_bytes=8 * GIB, gpus=("gpu0", "gpu1"), most_jobs=5)
+OFFER = RunCapacity(cpus=4, memory_bytes=8 * GIB, gpus=("gpu0", "gpu1"), most_jobs=5)
 FAILED = Ending(Status.FAILED, 1, "exited")
 ENDINGS = (
     SUCCESS,

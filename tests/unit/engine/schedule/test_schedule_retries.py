@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.events import (
     CancelWanted,
     Command,
@@ -143,7 +143,7 @@ def test_memory_and_runtime_grow_with_each_attempt_but_not_beyond_the_offer() ->
 
 
 def test_a_grown_runtime_stays_within_the_time_offered() -> None:
-    offer = Offer(cpus=1, memory_bytes=GIB, time_s=100.0)
+    offer = RunCapacity(cpus=1, memory_bytes=GIB, time_s=100.0)
     rule = handler(match_all_exit_codes=True, runtime_factor=5.0)
     talk = Talk(plan_of(job("a", timeout_s=60.0, failure_handler=rule)), offer)
     talk.ended(0, 1, after_s=0.0)

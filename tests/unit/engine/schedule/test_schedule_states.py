@@ -2,7 +2,7 @@
 
 import pytest
 
-from joblens.engine.schedule.capacity import Offer
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.events import (
     AttemptBegan,
     AttemptEnded,
@@ -253,7 +253,7 @@ def test_a_job_cancelled_before_its_start_never_runs(index: int) -> None:
 
 
 def test_a_job_longer_than_what_is_left_does_not_start_and_the_run_ends() -> None:
-    offer = Offer(cpus=1, memory_bytes=GIB, time_s=10)
+    offer = RunCapacity(cpus=1, memory_bytes=GIB, time_s=10)
     talk = Talk(plan_of(job("a", timeout_s=8.0, priority=1), job("b", timeout_s=9.0)), offer)
     talk.ended(0, after_s=5.0)
     assert talk.states == [JobState.COMPLETED, JobState.READY]
@@ -287,7 +287,7 @@ def test_why_names_what_is_short() -> None:
 
 
 def test_why_names_the_most_jobs_at_a_time() -> None:
-    talk = Talk(plan_of(job("a"), job("b")), Offer(cpus=4, memory_bytes=GIB, most_jobs=1))
+    talk = Talk(plan_of(job("a"), job("b")), RunCapacity(cpus=4, memory_bytes=GIB, most_jobs=1))
     assert talk.schedule.why(1) == "waits for a place: 1 job runs, which is the most at a time"
 
 
@@ -304,7 +304,7 @@ def test_events_of_jobs_that_do_not_run_are_ignored() -> None:
 
 
 def test_more_start_when_more_is_offered() -> None:
-    talk = Talk(plan_of(*(job(f"j{number}") for number in range(5))), Offer(cpus=1, memory_bytes=GIB))
+    talk = Talk(plan_of(*(job(f"j{number}") for number in range(5))), RunCapacity(cpus=1, memory_bytes=GIB))
     assert talk.schedule.running() == [0]
     assert starts(talk.say(OfferGrew(3, GIB))) == [1, 2]
     assert talk.schedule.offer.cpus == 3
@@ -314,7 +314,7 @@ def test_more_start_when_more_is_offered() -> None:
 
 def test_what_waits_for_memory_starts_when_there_is_more_of_it() -> None:
     big = job("big", memory_bytes=GIB)
-    talk = Talk(plan_of(big, big), Offer(cpus=4, memory_bytes=GIB))
+    talk = Talk(plan_of(big, big), RunCapacity(cpus=4, memory_bytes=GIB))
     assert talk.schedule.running() == [0]
     assert starts(talk.say(OfferGrew(1, 2 * GIB))) == [1]
 
@@ -338,7 +338,7 @@ def test_jobs_sort_method_orders_ready_jobs_of_one_priority(method: str | None, 
         job("behind", 4, timeout_s=99.0),
         other={} if method is None else {"jobs_sort_method": method},
     )
-    talk = Talk(plan, Offer(cpus=1, memory_bytes=8 * GIB, gpus=("gpu0",)))
+    talk = Talk(plan, RunCapacity(cpus=1, memory_bytes=8 * GIB, gpus=("gpu0",)))
     begun = starts(talk.commands)
     for _ in range(5):
         begun += starts(talk.ended(begun[-1]))

@@ -9,12 +9,12 @@ from joblens.model.errors import InputError, MissingExtra
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import RunOptions
 from joblens.model.settings import Settings
-from joblens.ports.hiring import HireDesk
+from joblens.ports.pilot_workers import WorkerConfigWriter
 from joblens.runners.ray.backend import RayPlacer
 
 
 def placer(options: RunOptions) -> RayPlacer:
-    return RayPlacer(Plan(name="w", jobs=()), options, Settings(), cast(HireDesk, None), print)
+    return RayPlacer(Plan(name="w", jobs=()), options, Settings(), cast(WorkerConfigWriter, None), print)
 
 
 def test_without_ray_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from joblens.model.clusters.placing import Parcel
+from joblens.model.clusters.placing import PlacementRequest
 from joblens.model.clusters.preview import ALLOCATION, ARRAY, JOB, WORKER, PlannedRequest, PreviewStep
 from joblens.model.runs.plan import Plan, PlannedAction
 from joblens.model.runs.run import SlurmChoice
@@ -24,7 +24,7 @@ def requests_of(
     by_index = [replace(parcel, uuid=str(index)) for index, parcel in enumerate(parcels)]
     drafts = SlurmDrafts(plan, orders)
     for stage in stages_of(plan):
-        step: list[Parcel] = [by_index[index] for index in stage.jobs]
+        step: list[PlacementRequest] = [by_index[index] for index in stage.jobs]
         drafts.add(PreviewStep(stage.number, stage.actions, step))
     return [planned_request(draft, ("sbatch",), "") for draft in drafts.drafts]
 

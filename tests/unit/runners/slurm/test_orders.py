@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from joblens.model.clusters.placing import Parcel, Placed, PlaceState
+from joblens.model.clusters.placing import Placed, PlacementRequest, PlaceState
 from joblens.model.clusters.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
 from joblens.model.errors import PlanError
 from joblens.model.jobs.job import Placement, Requirements
@@ -68,14 +68,14 @@ def orders_of(
     choice: SlurmChoice | None = None,
     places: Collection[int] | None = None,
     expected_s: Mapping[int, float] | None = None,
-) -> tuple[SlurmOrders, list[Parcel]]:
+) -> tuple[SlurmOrders, list[PlacementRequest]]:
     """Of a run, with parcels of all its jobs."""
     options = RunOptions(slurm=choice or SlurmChoice())
     site = SlurmSite(slurm or Answers())
     orders = SlurmOrders(plan, options, SlurmSettings(), site, "run", warn=pytest.fail)
     orders.expect(places, expected_s or {})
     parcels = [
-        Parcel(
+        PlacementRequest(
             uuid=f"uuid-{one.name}",
             queue=orders.queue_of(one),
             name=one.name,
@@ -88,7 +88,7 @@ def orders_of(
     return orders, parcels
 
 
-def placed_all(orders: SlurmOrders, parcels: list[Parcel]) -> list[SlurmOrder]:
+def placed_all(orders: SlurmOrders, parcels: list[PlacementRequest]) -> list[SlurmOrder]:
     return orders.orders(parcels, lambda _queue: None)
 
 
@@ -130,7 +130,7 @@ def test_what_is_served_already_asks_for_nothing_more() -> None:
 def test_an_attempt_too_large_for_its_allocation_gets_a_place_of_its_own() -> None:
     orders, parcels = orders_of(sweep(30, memory_bytes=100 * MIB))
     (order,) = placed_all(orders, parcels)
-    grown = Parcel(
+    grown = PlacementRequest(
         uuid="grown", queue=parcels[0].queue, name="j", requirements=Requirements(memory_bytes=20 * GIB)
     )
     (alone,) = orders.orders([grown], lambda _queue: order.options)
@@ -142,7 +142,7 @@ def test_an_attempt_that_lasts_longer_than_its_allocation_gets_a_place_of_its_ow
     orders, parcels = orders_of(sweep(30, timeout_s=300.0))
     (order,) = placed_all(orders, parcels)
     needs = Requirements(timeout_s=3600.0)  # raised after it ran out of time
-    raised = Parcel(uuid="raised", queue=parcels[0].queue, name="j", requirements=needs)
+    raised = PlacementRequest(uuid="raised", queue=parcels[0].queue, name="j", requirements=needs)
     (alone,) = orders.orders([raised], lambda _queue: order.options)
     assert alone.uuids == ("raised",)
     assert alone.time_s is not None

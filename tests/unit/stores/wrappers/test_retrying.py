@@ -9,7 +9,7 @@ import pytest
 from joblens.model.errors import StoreError, StoreVanished, UnknownJob
 from joblens.model.history import HistoryQuery
 from joblens.stores.sqlite import SqliteStore
-from joblens.stores.wrappers.retrying import PatientStore
+from joblens.stores.wrappers.retrying import RetryingStore
 from tests.contract.store_builders import ended, queued
 
 
@@ -29,8 +29,8 @@ def inner(tmp_path: Path) -> SometimesAway:
     return SometimesAway(str(tmp_path / "joblens.db"))
 
 
-def _patient(inner: SometimesAway, said: list[str], until: float | None = None) -> PatientStore:
-    return PatientStore(inner, said.append, until=until, pause_s=0.001)
+def _patient(inner: SometimesAway, said: list[str], until: float | None = None) -> RetryingStore:
+    return RetryingStore(inner, said.append, until=until, pause_s=0.001)
 
 
 def _away(times: int) -> list[StoreError]:

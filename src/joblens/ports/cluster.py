@@ -3,12 +3,12 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from joblens.model.clusters.placing import Parcel, Placed, PlaceNews, Room
+from joblens.model.clusters.placing import AllocationEvent, NodeCapacity, Placed, PlacementRequest
 from joblens.model.clusters.preview import ClusterPreview, PreviewStep
 from joblens.model.runs.plan import PlannedJob
 
 
-class Placer(Protocol):
+class ClusterBackend(Protocol):
     """Making one touches nothing: it is made (plan, options, settings, desk, warn), asked to `check`, and
     perhaps closed again. Every method may raise PlacingError when the cluster cannot be asked: it is asked
     again later, and jobs wait. All are called on one thread that may wait. A job that was placed twice runs
@@ -16,7 +16,7 @@ class Placer(Protocol):
 
     engine: str
 
-    def check(self, parcels: Sequence[Parcel]) -> None:
+    def check(self, parcels: Sequence[PlacementRequest]) -> None:
         """Before anything runs. Raises PlanError for what the cluster could never place."""
         ...
 
@@ -25,7 +25,7 @@ class Placer(Protocol):
         nothing. Raises PlacingError when the cluster does not answer."""
         ...
 
-    def place(self, parcels: Sequence[Parcel]) -> list[Placed]:
+    def place(self, parcels: Sequence[PlacementRequest]) -> list[Placed]:
         """A Placed without uuids serves its queue, also for parcels that come later. What no place covers
         (any more) and has not begun is handed in again. Raises PlanError for what the cluster will never
         take: these jobs then end with that as their error."""
@@ -44,12 +44,12 @@ class Placer(Protocol):
         are told by the store."""
         ...
 
-    def look(self) -> list[PlaceNews]:
+    def look(self) -> list[AllocationEvent]:
         """What has changed since the last look. `uuids` of news on a place that serves a queue or a node: the
         jobs of which it is known that they were there."""
         ...
 
-    def room(self) -> Room | None:
+    def room(self) -> NodeCapacity | None:
         """What the run may fill at once; None: as much as it likes, the cluster queues."""
         ...
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 
-class Bell(Protocol):
+class Notifier(Protocol):
     """The side of those who submit."""
 
     def ring(self, tickets: Sequence[tuple[str, str]]) -> None:
@@ -19,7 +19,7 @@ class Bell(Protocol):
     def close(self) -> None: ...
 
 
-class Taker(Protocol):
+class MessageHandler(Protocol):
     """The side of a worker: what it does with a message. Called on the thread that hears; returns at once."""
 
     def take(self, uuid: str, settled: Callable[[], None]) -> None:
@@ -29,10 +29,12 @@ class Taker(Protocol):
         ...
 
 
-class Hearing(Protocol):
+class BrokerConsumer(Protocol):
     """A worker's ear at the broker, on a thread of its own or on the main thread."""
 
-    def run(self, taker: Taker, has_connected: Callable[[], None], has_lost: Callable[[str], None]) -> None:
+    def run(
+        self, taker: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
+    ) -> None:
         """Until `stop`. Connects again for ever when the broker goes away: `has_lost` is called with why,
         each reason once, `has_connected` when it is there (again)."""
         ...

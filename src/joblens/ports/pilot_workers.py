@@ -4,17 +4,17 @@ else, a password of the store among it, stands in that file."""
 from collections.abc import Sequence
 from typing import Protocol
 
-from joblens.model.clusters.placing import Hire
-from joblens.ports.bell import Hearing
+from joblens.model.clusters.placing import WorkerConfig
+from joblens.ports.broker import BrokerConsumer
 
 
-class HireDesk(Protocol):
+class WorkerConfigWriter(Protocol):
     """Of one run. On the placer's thread."""
 
     folder: str  # private and of this run: for scripts, and for what hired workers print
-    hire: Hire  # what every worker of the run is told; a placer says the rest with `replace`
+    hire: WorkerConfig  # what every worker of the run is told; a placer says the rest with `replace`
 
-    def write(self, hire: Hire) -> str:
+    def write(self, hire: WorkerConfig) -> str:
         """-> the path of a private file. Raises PlacingError when it cannot be written."""
         ...
 
@@ -36,10 +36,10 @@ class HireDesk(Protocol):
         ...
 
 
-class Ear(Hearing, Protocol):
-    """How a worker that stays on a node is told of its tickets one after the other (`Hire.listen`), by those
-    whom the cluster lets begin there. `take` of the worker is called with each; the job's GPUs, where the
-    cluster gave some by name, with `lend` before that."""
+class NodeListener(BrokerConsumer, Protocol):
+    """Receives the tickets of a worker that stays on a node, from tasks that the cluster starts there
+    (`WorkerConfig.listen`). Calls `take` of the worker with each ticket, and before that `lend` with the GPUs
+    that the cluster assigned by name."""
 
     def has_run(self, uuid: str, seconds: float | None) -> None:
         """It has come to its end, and its room is free; what is to be written of it is under way. None: it

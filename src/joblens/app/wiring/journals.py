@@ -3,21 +3,21 @@
 from contextlib import suppress
 
 from joblens.agent.queue.lost_workers import Journals
-from joblens.agent.session.context import Kit
+from joblens.agent.session.context import AgentContext
 from joblens.model.errors import StoreError
 from joblens.stores.wrappers.journal import JournaledStore
 
 
-class KitJournals(Journals):
-    def __init__(self, kit: Kit, store: JournaledStore) -> None:
-        self._kit = kit
+class ContextJournals(Journals):
+    def __init__(self, context: AgentContext, store: JournaledStore) -> None:
+        self._context = context
         self._store = store
 
     def bring_in_own(self) -> None:
         if self._store.has_journal:
-            self._kit.recorder.read(lambda _: self._store.bring_in_own())
+            self._context.recorder.read(lambda _: self._store.bring_in_own())
 
     def bring_in_left_behind(self) -> bool:
         with suppress(StoreError):
-            return self._kit.recorder.read(lambda _: self._store.bring_in_left_behind())
+            return self._context.recorder.read(lambda _: self._store.bring_in_left_behind())
         return False
