@@ -31,8 +31,8 @@ def test_every_section_begins_with_a_severity(code: Code) -> None:
 def test_every_code_is_used_where_findings_are_made() -> None:
     made = "".join(
         path.read_text(encoding="utf-8")
-        for path in (Path(__file__).parents[2] / "src" / "joblens" / "analysis").glob("finding*.py")
-        if path.name != "finding_codes.py"
+        for path in (Path(__file__).parents[2] / "src" / "joblens" / "analysis" / "findings").glob("*.py")
+        if path.name != "codes.py"
     )
     for code in Code:
         severities = set(re.findall(rf"Code\.{code.name},\s*Severity\.(\w+)", made))

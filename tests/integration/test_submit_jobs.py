@@ -334,7 +334,7 @@ def test_jobs_beyond_what_the_descriptors_allow_wait_for_their_turn(one: Desk) -
 def _queue_without_supervisor(one: Desk, *arguments: str) -> str:
     """As if the supervisor had been killed before it came to start the job."""
     code = (
-        "import sys; from joblens.app import submitting\n"
+        "import sys; from joblens.app.jobs import submitting\n"
         "submitting.wake_supervisor = lambda *_: None\n"
         "from joblens.__main__ import main; sys.exit(main(sys.argv[1:]))"
     )

@@ -37,7 +37,7 @@ class Installed:
         lines = ['__version__ = "99.0"' if line.startswith("__version__ =") else line for line in lines]
         first.unlink()
         first.write_text("\n".join(lines) + "\n")
-        (new / "views" / "summary.py").rename(new / "views" / f"{MOVED}.py")
+        (new / "views" / "jobs" / "summary.py").rename(new / "views" / f"{MOVED}.py")
         for path in new.rglob("*.py"):
             text = path.read_text()
             if "joblens.views.jobs.summary " in text:

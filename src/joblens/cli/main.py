@@ -122,7 +122,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from joblens.cli.other_names import no_such_command
+            from joblens.cli.commands.other_names import no_such_command
 
             raise no_such_command("", args[0], ctx) or unknown_command(args[0], ctx)
         return super().resolve_command(ctx, args)

@@ -1,9 +1,9 @@
 """Worker that a cluster starts for a run: `python -m joblens.app.clusters.pilot_worker FILE`.
 
 FILE is a private JSON text (`model.clusters.placing.WorkerConfig`), `-` reads it from standard input. The
-worker takes only tickets of its run. It ends when they have ended, when there were none for a while, or before its
-walltime is up. On SIGTERM it asks the cluster why its allocation ends: jobs of a cancelled one end with it,
-others go back to the queue. The worker of one job ends with the exit code of that job."""
+worker takes only tickets of its run. It ends when they have ended, when there were none for a while, or
+before its walltime is up. On SIGTERM it asks the cluster why its allocation ends: jobs of a cancelled one
+end with it, others go back to the queue. The worker of one job ends with the exit code of that job."""
 
 import contextlib
 import os

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from joblens.cli.commands.other_names import GroupWithOtherNames
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
 from joblens.cli.options.run_arguments import complete_job_or_run
-from joblens.cli.other_names import GroupWithOtherNames
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:

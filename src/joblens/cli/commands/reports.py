@@ -2,10 +2,10 @@
 
 import click
 
+from joblens.cli.commands.other_names import GroupWithOtherNames
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
 from joblens.cli.options.run_arguments import complete_run, run_number_option
-from joblens.cli.other_names import GroupWithOtherNames
 
 
 @click.group("reports", cls=GroupWithOtherNames)

@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
+from joblens.cli.commands.other_names import GroupWithOtherNames
 from joblens.cli.context import Session
 from joblens.cli.options.common import global_options, remember_globals, shared_options
 from joblens.cli.options.run_arguments import complete_file_or_run, complete_run, run_argument
-from joblens.cli.other_names import GroupWithOtherNames
 
 
 @click.group("workflows", cls=GroupWithOtherNames, invoke_without_command=True)

@@ -1,4 +1,4 @@
-"""Ray as the cluster of a run (`ports.cluster.ClusterBackend`), through a process of its own (`ray.proxy`)."""
+"""Ray as the cluster of a run (`ports.cluster`). A process of its own (`ray.proxy`) talks to Ray."""
 
 import contextlib
 import importlib.util
