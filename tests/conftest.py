@@ -15,6 +15,7 @@ import hypothesis
 import msgspec
 import pytest
 
+from tests.limits import pytest_addoption, pytest_sessionfinish, time_limit
 from tests.servers import (
     own_postgres,
     own_rabbitmq,
@@ -31,13 +32,16 @@ __all__ = [
     "own_rabbitmq",
     "own_slurm",
     "postgres_url",
+    "pytest_addoption",
+    "pytest_sessionfinish",
     "redis_server",
     "shared_pooler",
     "shared_postgres",
     "shared_rabbitmq",
     "shared_slurm",
     "slurm",
-]  # fixtures that every folder of tests may ask for
+    "time_limit",
+]  # fixtures and hooks for every folder of tests
 
 # The machine may be busy: how long one example takes says nothing about the code.
 hypothesis.settings.register_profile("joblens", deadline=None)

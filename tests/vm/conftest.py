@@ -182,3 +182,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     summary.print(terminalreporter.write_line)
     summary.save(path)
     terminalreporter.write_line(f"written to {path}")
+
+
+@pytest.fixture(autouse=True)
+def time_limit() -> None:
+    """None here: an emulated machine takes its time, and each command in it has a limit of its own."""
