@@ -4,10 +4,10 @@ On hybrid and v1 machines job groups go below the group of joblens. Pure cgroup 
 groups below one without processes. There the first of these that works is used:
 
 1. the group that `limits.cgroup_parent` names, or the unit that runs with `--own-group`;
-2. the job or slot that this process belongs to: its processes move into the leaf `joblens-self`, so the outer
-   job counts and limits the inner one;
-3. the own group or the nearest ancestor that delegates memory, is writable, and leaves no limit behind; inside
-   a Slurm step, not above the step;
+2. the job or slot that this process belongs to: its processes move into the leaf `joblens-self`, so that the
+   outer job counts and limits the inner one;
+3. the own group or the nearest ancestor that delegates memory, is writable, and leaves no limit behind;
+   inside a Slurm step, not above the step;
 4. the own group, divided in the same way and restored at the end, if systemd delegated it and it holds no
    other process;
 5. one systemd scope for all jobs of this process, over D-Bus, if the own group belongs to a unit without
