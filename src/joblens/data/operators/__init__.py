@@ -1,4 +1,4 @@
-"""Operators of recipes, one module per family. A recipe imports only the modules of the operators it names."""
+"""Operators of recipes, one module per family. A recipe imports only the families of its operators."""
 
 # name in recipes -> "module:class", the module below joblens.data.operators
 MODULES: dict[str, str] = {
