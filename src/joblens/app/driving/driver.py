@@ -156,12 +156,15 @@ class _Driving:
 
     def drive(self, make_view: MakeView | None) -> Driven:
         context = open_context(
-            self._settings, self._take_sample, allow_many_files(), self._log.warn, self._keep_journaled
+            self._settings,
+            self._take_sample,
+            allow_many_files(),
+            self._log.warn,
+            self._keep_journaled,
+            self._without_secrets if self._secrets else None,
         )
         context = structs.replace(context, complete=name_stop)
         context.add_secrets(self._secrets)
-        if self._secrets:
-            context.recorder.sieve = self._without_secrets
         side: QueueSide | None = None
         view: NoView | ThreadedView = NoView()
         try:

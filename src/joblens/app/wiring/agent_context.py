@@ -13,7 +13,13 @@ from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.provenance.collector import ProvenanceCollector
 from joblens.agent.runtime.loop import Loop
 from joblens.agent.runtime.ownership import alone, this_process
-from joblens.agent.runtime.recorder import PendingEnds, Recorder, forget_ends, pending_ends
+from joblens.agent.runtime.recorder import (
+    PendingEnds,
+    Recorder,
+    WriteFilter,
+    forget_ends,
+    pending_ends,
+)
 from joblens.agent.runtime.sampler import Sampler
 from joblens.agent.session.context import AgentContext
 from joblens.app.wiring.drivers import (
@@ -154,9 +160,10 @@ def open_context(
     job_rlimits: tuple[tuple[int, int, int], ...] = (),
     warn: Callable[[str], None] | None = None,
     around: "Callable[[Store], Store]" = lambda store: store,
+    write_filter: WriteFilter | None = None,
 ) -> AgentContext:
-    """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due. `around`: what
-    is to stand between those who write and the store."""
+    """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due. `around`: wraps
+    the store. `write_filter`: of the recorder."""
     _check_descriptors()
     warn = warn or OwnLog(settings.logs).warn
     clock = SystemClock()
@@ -170,7 +177,7 @@ def open_context(
     owner = this_process(host)
     store = around(open_store(settings, warn))
     write_missing_lines(store, settings, spool, host, warn)
-    recorder = Recorder(store, open_sinks(settings, warn), warn, PendingEnds(spool, owner))
+    recorder = Recorder(store, open_sinks(settings, warn), warn, PendingEnds(spool, owner), write_filter)
     return AgentContext(
         recorder=recorder,
         sampler=Sampler(take_sample, clock, warn),
