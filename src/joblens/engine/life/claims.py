@@ -188,6 +188,8 @@ class Claims:
 
     def _return(self, held: HeldClaim, *, is_spent: bool = False) -> None:
         self._remove(held)
+        if held.newer_fence is not None:
+            self._hand_back(held.uuid, held.newer_fence, _Returning(is_reported=True))
         self._hand_back(held.uuid, held.fence, _Returning(is_spent))
 
     def _hand_back(self, uuid: str, fence: int, returning: _Returning) -> None:
@@ -241,8 +243,10 @@ class Claims:
         uuid = claim.job.uuid
         before = self._claims.get(uuid)
         if before is not None and before.phase is not Phase.RECORDED:
-            # The store gave it away and back here: the earlier claim is lost, and has yet to end.
-            self._hand_back(uuid, claim.fence, _Returning(is_reported=True))
+            # The store gave it away and back here: the earlier claim is lost. Nobody may start the job before
+            # that one has ended.
+            before = replace(before, newer_fence=claim.fence)
+            self._put(before)
             if not before.is_revoked:
                 self._revoke(before)
             return
@@ -321,16 +325,9 @@ class Claims:
         if held.is_revoked:
             self._return(held, is_spent=event.is_spent)
             return
-        due_s = self._now_s + self._confirm_after_s
-        self._put(
-            replace(
-                held,
-                phase=Phase.RECORDED,
-                record=event.record,
-                is_spent=event.is_spent,
-                confirm_at_s=due_s,
-            )
-        )
+        due_s, spent = self._now_s + self._confirm_after_s, event.is_spent
+        held = replace(held, phase=Phase.RECORDED, record=event.record, is_spent=spent, confirm_at_s=due_s)
+        self._put(held)
 
     def _on_outcome_discarded(self, event: on.OutcomeDiscarded) -> None:
         held = self._claims.get(event.uuid)
@@ -440,7 +437,8 @@ class Claims:
         strays = 0
         for uuid, fence in event.claims.items():
             held, returning = self._claims.get(uuid), self._returning.get((uuid, fence))
-            if (held is None or held.fence != fence) and (returning is None or not returning.is_asked):
+            is_known = held is not None and fence in (held.fence, held.newer_fence)
+            if not is_known and (returning is None or not returning.is_asked):
                 is_spent = returning is not None and returning.is_spent
                 self._hand_back(uuid, fence, _Returning(is_spent, is_stray=True, is_reported=True))
                 strays += 1

@@ -40,6 +40,7 @@ class HeldClaim(Struct, frozen=True, kw_only=True):
     has_lease: bool = True
     is_suspect: bool = False  # the last renewal did not find it
     is_revoked: bool = False
+    newer_fence: int | None = None  # of a second grant of the same job, which goes back together with this
     is_cancelled: bool = False
     is_spent: bool = False
     demand: Demand | None = None

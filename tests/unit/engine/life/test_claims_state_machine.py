@@ -65,8 +65,7 @@ class ClaimMachine(RuleBasedStateMachine):
                     returns.append(command)
                 else:
                     self.carry_out(command)
-            if returns:
-                self.questions.append(tuple(returns))
+            self.questions.extend((one,) for one in returns)
             if not self.events:
                 return
 
