@@ -7,15 +7,14 @@ from typing import Any
 
 from msgspec import Struct, json
 
-from joblens.app.driving.checks import RunRequest, start_request
 from joblens.app.driving.views import failure_of
 from joblens.app.jobs.logs import read_log
-from joblens.app.wiring.drivers import Warn, logs_dir, open_store_directly, store_is_there, store_name
+from joblens.app.wiring.drivers import logs_dir, store_name
 from joblens.app.workflows.loader import LoadedSpec, loaded_run
 from joblens.model.errors import InputError, JoblensError, UnknownWorkflow
 from joblens.model.jobs.job import Record, Status
 from joblens.model.runs.plan import PlannedJob
-from joblens.model.runs.run import JobState, Run, RunOptions, RunStatus, Workflow
+from joblens.model.runs.run import JobState, Run, RunStatus, Workflow
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
 from joblens.plan.commands.command_lines import MappedJob, Source
@@ -102,31 +101,8 @@ def spec_of(name: str, jobs: Sequence[MappedJob], each: EachJob) -> LoadedSpec:
     return loaded_run(stored)
 
 
-def create_map(
-    settings: Settings,
-    config: str | None,
-    loaded: LoadedSpec,
-    options: RunOptions,
-    *,
-    is_named: bool,
-    warn: Warn,
-) -> Run:
-    """A run of a new workflow; of the one of that name where it was named and came from no file either."""
-    workflow = None
-    if is_named and store_is_there(settings):
-        store = open_store_directly(settings, warn)
-        try:
-            workflow = _known(store, loaded.plan.name)
-        finally:
-            store.close()
-    return start_request(map_request(loaded, options), workflow or "", settings, config, None, warn)
-
-
-def map_request(loaded: LoadedSpec, options: RunOptions) -> RunRequest:
-    return RunRequest(loaded=loaded, options=options)
-
-
-def _known(store: Store, name: str) -> Workflow | None:
+def workflow_without_file(store: Store, name: str) -> Workflow | None:
+    """Returns the workflow of that name that came from no file: a sweep of the same name is its next run."""
     try:
         found = store.find_workflow(name)
     except (UnknownWorkflow, InputError):

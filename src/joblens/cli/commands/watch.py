@@ -219,7 +219,7 @@ def _was_stopped_by_someone(session: Session, run: "Run") -> bool:
 
 def _resume(session: Session, run: "Run") -> "Driven":
     """Drives a run whose driver is gone, or that was reset, after the checks that `resume` makes."""
-    from joblens.app.driving.checks import RunRequest, check_request
+    from joblens.app.driving.checks import RunRequest
     from joblens.cli.commands.recover import resumable
     from joblens.cli.commands.resume import unfinished_jobs
     from joblens.cli.commands.run_spec import drive_to_end
@@ -227,8 +227,8 @@ def _resume(session: Session, run: "Run") -> "Driven":
     session.note("joblens: the driver of this run is gone; resuming it")
     whole, loaded = resumable(session, run)
     left, _ = unfinished_jobs(session, whole)
-    request = RunRequest(loaded=loaded, options=whole.options, resumed=run, left=left)
-    check_request(request, session.settings, session.options.config, session.store)
+    request = RunRequest(loaded=loaded, options=whole.options, resumed=whole, left=left)
+    whole = session.runs.prepare(request)
     return drive_to_end(session, whole, loaded.plan, quiet=False, notify=whole.options.notify)
 
 
