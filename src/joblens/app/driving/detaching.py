@@ -91,6 +91,7 @@ def main() -> None:
         run = msgspec.structs.replace(run, options=asked)
         plan = plan_of_run(run)
         lock = RunLock(spool_dir(store_name(settings)), run.uuid)
+        store.close()  # SQLite must not be carried across a fork; the child opens it again
         is_there = stand_on_its_own()
         ignore_wakeups()
         # Taken here, not by the parent: a lock belongs to the process.
