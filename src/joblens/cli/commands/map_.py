@@ -127,8 +127,8 @@ def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: b
     from joblens.agent.runs.view import NoView
     from joblens.analysis.runs.status import run_label
     from joblens.app.driving.summary import ending_document
-    from joblens.app.driving.sweep import MapView
     from joblens.cli.commands.run_spec import exit_code_of
+    from joblens.cli.ui.sweep import MapView
     from joblens.model.runs.run import JobState
 
     def say(text: str) -> None:

@@ -264,7 +264,7 @@ def drive_to_end(
 
 def _view_maker(session: Session) -> "Callable[[Run, Plan, RunCapacity], RunView]":
     def make(run: "Run", plan: "Plan", offer: "RunCapacity") -> "RunView":
-        from joblens.app.driving.views import view_for
+        from joblens.cli.ui.runs import view_for
 
         descriptor = 2 if session.json else 1  # the document alone goes to standard output
         return view_for(run, plan, session.store, offer, descriptor=descriptor, color=session.color)

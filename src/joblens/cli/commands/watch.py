@@ -16,7 +16,7 @@ from joblens.model.runs.run import RunStatus
 
 if TYPE_CHECKING:
     from joblens.app.driving.driver import Driven
-    from joblens.app.driving.watch import View
+    from joblens.cli.ui.runs import LineView, LiveView
     from joblens.model.runs.run import Run
 
 _LET_GO_S = 120.0  # a driver ends what it had on a cluster after the run has ended
@@ -87,9 +87,9 @@ class _Watch:
         self.was_left = False  # someone pressed q
 
     def until_end(self, run: "Run") -> RunStatus:
-        from joblens.app.driving.views import view_for
         from joblens.app.driving.watch import RunWatcher, offer_of
         from joblens.app.workflows.loader import plan_of_run
+        from joblens.cli.ui.runs import view_for
         from joblens.model.runs.plan import growing
 
         session, once, store = self._session, self._once, self._session.store
@@ -120,7 +120,7 @@ class _Watch:
             raise
         return status
 
-    def _after_look(self, view: "View") -> Callable[[], None]:
+    def _after_look(self, view: "LiveView | LineView") -> Callable[[], None]:
         session, once = self._session, self._once
         printed: list[str] = [""]
 
@@ -148,7 +148,7 @@ class _Watch:
             )
 
 
-def _counts(view: "View") -> str:
+def _counts(view: "LiveView | LineView") -> str:
     progress = view.progress()
     running = progress.count("running")
     waiting = progress.total - progress.settled - running
