@@ -152,7 +152,7 @@ def make_output_folder(options: RunOptions) -> None:
 def check_folders(options: RunOptions) -> None:
     """Raises InputError where the run has no directory, or no folder for output can be made."""
     if not os.path.isdir(options.cwd or "."):
-        raise InputError(f"the directory of the run, {options.cwd}, is not there")
+        raise InputError(f"the directory of the run, {options.cwd}, does not exist")
     folder = _output_folder(options)
     above = os.path.abspath(folder)
     while not os.path.lexists(above):
@@ -169,7 +169,7 @@ def check_folders(options: RunOptions) -> None:
 def _unusable(options: RunOptions, what: str) -> InputError:
     return InputError(
         f"-o {options.output_dir}: {what}",
-        hint="what jobs print goes there; name a folder that can be written with -o DIR",
+        hint="output of jobs goes there; name a writable folder with -o DIR",
     )
 
 
@@ -212,5 +212,5 @@ def _check_inputs(plan: Plan, cwd: str, places: frozenset[int]) -> None:
         more = [f"and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else []
         raise PlanError(
             f"input {' and '.join(kinds)} are missing:\n  " + "\n  ".join([*paths[:_SHOWN], *more]),
-            hint=f"paths are looked for from {cwd or os.getcwd()}",
+            hint=f"paths are relative to {cwd or os.getcwd()}",
         )

@@ -100,7 +100,7 @@ class RunWatcher:
             if self._is_deserted():
                 self.look()  # it may have ended in between
                 if self._status is RunStatus.RUNNING:
-                    self._view.note("nobody drives this run any more; joblens resume goes on with it")
+                    self._view.note("the driver of this run is gone; joblens resume continues it")
                     self._status = self._view.tracker.status = RunStatus.STOPPED
                     self._stop_clock()
                     self.look()

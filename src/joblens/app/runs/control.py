@@ -54,7 +54,7 @@ def refuse_other_engine(run: Run, options: RunOptions, store: Store) -> None:
         was = run.options.engine
         raise InputError(
             f"{len(left)} jobs of run {run_label(run)} are still with {was}, the first is {left[0].job.name}",
-            hint=f"go on with --engine {was}, or end them first: joblens cancel {run_label(run)}",
+            hint=f"continue with --engine {was}, or cancel them first: joblens cancel {run_label(run)}",
         )
 
 
@@ -66,7 +66,7 @@ def refuse_unfinished_base(run: Run, store: Store, settings: Settings) -> None:
             label = run_label(run)
             raise RunIsDriven(
                 f"job {record.job.name} of run {label} is still running",
-                hint=f"joblens resume {label} waits for it and goes on, joblens cancel {label} ends it",
+                hint=f"joblens resume {label} waits for it and continues, joblens cancel {label} stops it",
             )
 
 
@@ -163,8 +163,8 @@ def wait_for_run(
             care()
             label = run_label(run)
             raise JoblensError(
-                f"run {label} is not finished, and nobody runs it",
-                hint=f"joblens resume {label} goes on with it",
+                f"run {label} is not finished, and its driver is gone",
+                hint=f"joblens resume {label} continues it",
             )
         time.sleep(poll_s)
         poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
