@@ -1,7 +1,8 @@
 """Every console block in README.md shows the output of its commands, run in a copy of examples/.
 
-Numbers, times, ids and paths may differ, and lines may come in another order. A line `…` stands for lines that
-are left out. After a change of the output: JOBLENS_UPDATE_DOCS=1 pytest tests/docs, then read the difference."""
+Numbers, times, ids and paths may differ, and lines may come in another order. A line `…` stands for lines
+that are left out. After a change of the output: JOBLENS_UPDATE_DOCS=1 pytest tests/docs, then read the
+difference."""
 
 import os
 import re
