@@ -10,7 +10,7 @@ from tests.docs.test_examples import typed_lines
 
 PAGE = REPOSITORY / "docs" / "index.md"
 ANSWERS = re.findall(
-    r"^#### …(.+\?)\n(.*?)(?=^##|\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    r"^#### …([^\n]+\?)\n(.*?)(?=^##|\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )
 
 
