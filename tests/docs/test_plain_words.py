@@ -11,8 +11,9 @@ import pytest
 from joblens.cli.main import COMMANDS, cli
 from tests.conftest import REPOSITORY
 
-# How many such phrases an area still has. An area that is clean has no line here.
-CEILINGS = {"pages": 400, "command pages": 101, "help": 22, "messages": 171}
+# Per area: how many such phrases it still has, and how many statements that begin with a clause. An area that
+# is not listed has none. Remove this once help and messages are rewritten.
+CEILINGS = {"command pages": (101, 28), "help": (20, 18), "messages": (157, 44)}
 
 DOCS = REPOSITORY / "docs"
 GLOSSARY = DOCS / "glossary.md"
@@ -23,6 +24,9 @@ GENERATED = re.compile(r"<!-- (\w[\w ]*) -->\n.*?<!-- end of \1 -->\n", re.DOTAL
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`[^`\n]+`")
 SETTING = re.compile(r"^\| `[a-z_0-9]+\.[a-z_0-9.]+` \|.*$", re.MULTILINE)
+OPENER = re.compile(
+    r"(?:^|(?<=[.!?] )|(?<=\| )|(?<=- ))((?:What|Whoever|Those)\b[^.?!|]*[.?!|]?)", re.MULTILINE
+)
 Texts = Iterator[tuple[str, str]]
 
 
@@ -42,6 +46,12 @@ def prose_of(page: Path) -> str:
     for pattern in (GENERATED, FENCED, SETTING, INLINE):
         text = pattern.sub("", text)
     return text
+
+
+def clauses_in(text: str) -> list[str]:
+    """Returns the statements that begin with What, Whoever or Those; headings are no statements."""
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    return [each for each in OPENER.findall(lines) if not each.rstrip().endswith("?")]
 
 
 def pages(found: list[Path]) -> Texts:
@@ -101,7 +111,14 @@ AREAS = {
 @pytest.mark.parametrize("area", AREAS)
 def test_nothing_says_what_the_glossary_says_not_to(area: str) -> None:
     found = [f"{where}: {match[0]}" for where, text in AREAS[area]() for match in DONT_SAY.finditer(text)]
-    assert len(found) <= CEILINGS.get(area, 0), "\n".join(found)
+    assert len(found) <= CEILINGS.get(area, (0, 0))[0], "\n".join(found)
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_no_statement_begins_with_a_relative_clause(area: str) -> None:
+    """A question may."""
+    found = [f"{where}: {each}" for where, text in AREAS[area]() for each in clauses_in(text)]
+    assert len(found) <= CEILINGS.get(area, (0, 0))[1], "\n".join(found)
 
 
 @pytest.mark.parametrize("area", AREAS)
@@ -113,6 +130,11 @@ def test_a_phrase_is_found_and_a_word_that_contains_one_is_not() -> None:
     assert DONT_SAY.search("The job is gone on with.")
     assert DONT_SAY.search("Placed; 5 rows a second")
     assert not DONT_SAY.search("mushrooms are replaced by bells' makers".replace("bells'", "label"))
+
+
+def test_a_statement_that_begins_with_a_clause_is_found_and_a_question_is_not() -> None:
+    assert clauses_in("It runs. What it needs is below.") == ["What it needs is below."]
+    assert clauses_in("## What it needs\n| What did it use? | show |") == []
 
 
 def test_the_table_has_both_columns() -> None:
