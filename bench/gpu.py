@@ -24,7 +24,7 @@ from bench.nvml_recording import RecordingLibrary, cost_by_call
 from joblens.app.wiring.drivers import open_store
 from joblens.app.wiring.settings import load_settings
 from joblens.model.history import HistoryQuery
-from joblens.probes.gpu.following import GpuFollower
+from joblens.probes.gpu.attribution import GpuFollower
 from joblens.probes.gpu.nvml import NvmlDriver
 from joblens.probes.gpu.nvml_calls import load_library
 

@@ -11,7 +11,7 @@ from joblens.app.jobs.queries import RunningJobs, SampleTails
 from joblens.model.history import HistoryQuery
 from joblens.stores.postgres import PostgresStore
 from joblens.views.jobs.running import top_form
-from joblens.views.text.curves import KnownCurves
+from joblens.views.text.charts import KnownCurves
 
 _SAMPLES_KEPT = 30  # as `top` does
 

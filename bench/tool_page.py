@@ -22,12 +22,11 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 import joblens
+from joblens.app.jobs.api import Result, SequentialRunner
 from joblens.app.jobs.preparation import prepare
-from joblens.app.jobs.results import Result
-from joblens.app.jobs.sequential import SequentialRunner
 from joblens.app.queue.tools import find_tool, missing_for, placed, request_of, tool_request
-from joblens.app.wiring.bench_system import disturbances, system_info
 from joblens.app.wiring.drivers import open_store
+from joblens.app.wiring.machine import disturbances, system_info
 from joblens.app.wiring.settings import load_settings
 from joblens.model.jobs.job import ContainerJob, Requirements
 from joblens.model.settings import Settings

@@ -139,7 +139,7 @@ print(time.perf_counter() - start)
 """
 _LOAD = """
 import sys, time
-from joblens.app.workflows.loading import load_spec
+from joblens.app.workflows.loader import load_spec
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.schedule import Schedule
 start = time.perf_counter()
@@ -150,7 +150,7 @@ print(time.perf_counter() - start)
 """
 _SIZE = """
 import ctypes, gc, os, sys
-from joblens.app.workflows.loading import load_spec
+from joblens.app.workflows.loader import load_spec
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.schedule import Schedule
 

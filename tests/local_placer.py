@@ -16,16 +16,24 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from joblens.app.clusters import engine as cluster_engine
-from joblens.model.clusters.placing import AllocationEvent, NodeCapacity, Placed, PlacementRequest, PlaceState
-from joblens.model.clusters.preview import JOB, ClusterPreview, PlannedRequest, PreviewStep
+from joblens.model.clusters.placement import (
+    JOB,
+    AllocationEvent,
+    ClusterPreview,
+    NodeCapacity,
+    Placed,
+    PlacementRequest,
+    PlaceState,
+    PlannedRequest,
+    PreviewStep,
+)
 from joblens.model.errors import PlacingError, PlanError
 from joblens.model.jobs.job import Placement
-from joblens.model.runs.fitting import Lack, more_than_there_is
-from joblens.model.runs.plan import Plan
+from joblens.model.runs.plan import Lack, Plan, more_than_there_is
 from joblens.model.runs.run import RunOptions
 from joblens.model.settings import Settings
-from joblens.ports.pilot_workers import WorkerConfigWriter
-from joblens.probes.proc.proc_files import parse_stat
+from joblens.ports.workers import WorkerConfigWriter
+from joblens.probes.proc.kernel_files import parse_stat
 
 
 class LocalPlacer:

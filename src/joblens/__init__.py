@@ -7,26 +7,25 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing would dou
 if TYPE_CHECKING:
     from joblens.analysis.numbers.profile_statistics import aggregate_profiles
     from joblens.app.bench.runner import BenchmarkRunner
-    from joblens.app.in_process.compose import compose_advice
     from joblens.app.in_process.measured import measured
-    from joblens.app.in_process.monitor import JobMonitor, get_monitor
+    from joblens.app.in_process.monitor import JobMonitor, get_monitor, samples
     from joblens.app.in_process.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
-    from joblens.app.in_process.samples_api import samples
     from joblens.app.jobs.api import (
         JobFailed,
         Result,
         map_commands,
         run,
     )
-    from joblens.app.jobs.attaching import attach
+    from joblens.app.jobs.attach import attach
     from joblens.app.queue.task_pipeline import TaskPipeline
     from joblens.app.recipes.job_tools import JobUtils
-    from joblens.app.recipes.partition_advice import PartitionSizeOptimizer
-    from joblens.app.recipes.processing import RecipeFailed, RecipeResult, process
+    from joblens.app.recipes.process import RecipeFailed, RecipeResult, process
+    from joblens.app.recipes.sizing import PartitionSizeOptimizer
     from joblens.app.recipes.snapshots import ProcessingSnapshotAnalyzer, create_snapshot
-    from joblens.app.runs.spawn_api import Orchestrator, spawn_jobs
+    from joblens.app.reports.rightsizing import compose_advice
+    from joblens.app.runs.spawn import Orchestrator, spawn_jobs
     from joblens.data.base.operator import Filter, Mapper
-    from joblens.data.logging.logs import setup_logger
+    from joblens.data.logging.rotating_log import setup_logger
     from joblens.data.partition.resources import ResourceDetector
     from joblens.data.registry.user_operators import operator
     from joblens.model.errors import InputError, JoblensError
@@ -44,27 +43,27 @@ _PUBLIC = {
     "ContainerResourceMonitor": "joblens.app.in_process.profiler",
     "get_profiler": "joblens.app.in_process.profiler",
     "aggregate_profiles": "joblens.analysis.numbers.profile_statistics",
-    "compose_advice": "joblens.app.in_process.compose",
+    "compose_advice": "joblens.app.reports.rightsizing",
     "run": "joblens.app.jobs.api",
-    "attach": "joblens.app.jobs.attaching",
+    "attach": "joblens.app.jobs.attach",
     "map_commands": "joblens.app.jobs.api",
     "measured": "joblens.app.in_process.measured",
     "Result": "joblens.app.jobs.api",
     "JobFailed": "joblens.app.jobs.api",
     "InputError": "joblens.model.errors",
     "JoblensError": "joblens.model.errors",
-    "samples": "joblens.app.in_process.samples_api",
-    "spawn_jobs": "joblens.app.runs.spawn_api",
-    "Orchestrator": "joblens.app.runs.spawn_api",
+    "samples": "joblens.app.in_process.monitor",
+    "spawn_jobs": "joblens.app.runs.spawn",
+    "Orchestrator": "joblens.app.runs.spawn",
     "TaskPipeline": "joblens.app.queue.task_pipeline",
     "Filter": "joblens.data.base.operator",
     "Mapper": "joblens.data.base.operator",
     "operator": "joblens.data.registry.user_operators",
-    "process": "joblens.app.recipes.processing",
-    "RecipeResult": "joblens.app.recipes.processing",
-    "RecipeFailed": "joblens.app.recipes.processing",
-    "setup_logger": "joblens.data.logging.logs",
-    "PartitionSizeOptimizer": "joblens.app.recipes.partition_advice",
+    "process": "joblens.app.recipes.process",
+    "RecipeResult": "joblens.app.recipes.process",
+    "RecipeFailed": "joblens.app.recipes.process",
+    "setup_logger": "joblens.data.logging.rotating_log",
+    "PartitionSizeOptimizer": "joblens.app.recipes.sizing",
     "ResourceDetector": "joblens.data.partition.resources",
 }
 

@@ -121,7 +121,7 @@ def _import_msgspec() -> None:
 
 def _ran_quickly(arguments: list[str]) -> bool:
     """A plain command line of `run`; ends by SystemExit with the job's exit code. False: it is not plain."""
-    from joblens.cli.options.quick_run import parse
+    from joblens.cli.options.table import parse
 
     given = parse(arguments)
     if given is None:

@@ -2,7 +2,7 @@
 
 import sys
 
-from joblens.ports.deliveries import Deliveries
+from joblens.ports.store import Deliveries
 from joblens.stores.sqlite import SqliteStore
 from tests.contract.ticket_builders import LEASE_S, worker
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from joblens.model.jobs.job import Owner, Status
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Owner, RunLink, Status
 from joblens.model.runs.run import Run, RunEnded, RunEvent, RunFact, RunStarted, RunStatus, Workflow
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated, Write

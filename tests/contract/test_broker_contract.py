@@ -16,10 +16,9 @@ import pytest
 pytest.importorskip("celery")
 
 from joblens.model.errors import BrokerError, InputError
-from joblens.runners.celery.application import make_app
 from joblens.runners.celery.broker_url import Broker, parse_broker
 from joblens.runners.celery.consumer import CeleryHearing
-from joblens.runners.celery.notifier import CeleryBell
+from joblens.runners.celery.notifier import CeleryBell, make_app
 from tests.conftest import wait_until
 from tests.servers import RabbitServer, RedisServer
 
@@ -388,7 +387,7 @@ def test_many_processes_take_each_message_of_a_folder_once(tmp_path: Path) -> No
     desk.bell().ring(jobs)
     line = (
         "import sys; from queue import Empty; from kombu import Connection; "
-        "import joblens.runners.celery.application\n"
+        "import joblens.runners.celery.notifier\n"
         "channel = Connection('joblens-folder://', transport_options={'folder': sys.argv[1]}).channel()\n"
         "try:\n    while True: print(channel._get(sys.argv[2])['headers']['id'])\n"
         "except Empty: pass"

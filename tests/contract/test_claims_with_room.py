@@ -2,7 +2,7 @@
 
 import pytest
 
-from joblens.model.clusters.placing import NodeCapacity
+from joblens.model.clusters.placement import NodeCapacity
 from joblens.model.jobs.job import Requirements
 from tests.contract.test_deliveries_contract import DeliveringStore
 from tests.contract.ticket_builders import LEASE_S, ticketed, worker

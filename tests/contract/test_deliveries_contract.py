@@ -18,8 +18,7 @@ from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Status
 from joblens.model.values.labels import queue_and_label
 from joblens.model.writes import CancelAsked
-from joblens.ports.deliveries import Deliveries
-from joblens.ports.store import Store
+from joblens.ports.store import Deliveries, Store
 from joblens.stores.wrappers.fenced import FencedStore
 from tests.conftest import python_path
 from tests.contract.store_builders import NOON_US, ended, queued, samples, started, threads

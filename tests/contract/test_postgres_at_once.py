@@ -12,7 +12,7 @@ import psycopg
 
 from joblens.model.delivery import Claim
 from joblens.model.writes import CancelAsked
-from joblens.stores.postgres import PostgresStore, ticket_book
+from joblens.stores.postgres import PostgresStore, tables
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.writer import Batch
 from tests.contract.conftest import Place
@@ -48,9 +48,9 @@ class Gate:
 
 @pytest.fixture
 def gate(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    query = ticket_book._QUERIES["oldest_waiting"]
+    query = tables._QUERIES["oldest_waiting"]
     assert _QUEUES in query
-    monkeypatch.setitem(ticket_book._QUERIES, "oldest_waiting", query.replace(_QUEUES, _GATED_QUEUES))
+    monkeypatch.setitem(tables._QUERIES, "oldest_waiting", query.replace(_QUEUES, _GATED_QUEUES))
     gate = Gate(place.database())
     yield gate
     gate.open()

@@ -1,8 +1,8 @@
 """What every store must do about what jobs ran in."""
 
 from joblens.model.errors import StoreError
+from joblens.model.jobs.details import CodeVersion, Hardware, Program, Provenance, digest_of
 from joblens.model.jobs.job import Status
-from joblens.model.jobs.provenance import CodeVersion, Hardware, Program, Provenance, digest_of
 from joblens.model.writes import ProvenanceSeen
 from joblens.ports.store import Store
 from joblens.stores.sqlite import SqliteStore

@@ -8,8 +8,7 @@ import pytest
 
 from joblens.model.errors import AmbiguousRun, UnknownRun, UnknownWorkflow
 from joblens.model.history import HistoryQuery
-from joblens.model.jobs.job import Owner, Status
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Owner, RunLink, Status
 from joblens.model.runs.run import (
     JobsReset,
     JobsSpawned,

@@ -25,8 +25,7 @@ from joblens.model.jobs.details import (
     ThreadTable,
     ThreadUse,
 )
-from joblens.model.jobs.job import Placement, Record, Status
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Placement, Record, RunLink, Status
 from joblens.model.writes import CancelAsked, DetailsTaken, Write
 from joblens.ports.store import Store
 from tests.contract.store_builders import (

@@ -10,12 +10,10 @@ from joblens.app.reports.store_copy import Copied, copy_store
 from joblens.model.delivery import RetryLost
 from joblens.model.errors import InputError, StoreError
 from joblens.model.history import HistoryQuery
-from joblens.model.jobs.job import Status
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import RunLink, Status
 from joblens.model.settings import Settings
 from joblens.model.writes import JobStarted
-from joblens.ports.deliveries import Deliveries
-from joblens.ports.store import Store
+from joblens.ports.store import Deliveries, Store
 from joblens.stores.sqlite import SqliteStore
 from tests.contract.conftest import Place
 from tests.contract.run_builders import begun, over, run, workflow

@@ -9,7 +9,7 @@ import pytest
 
 from joblens.data.operators import MODULES
 from joblens.data.registry.info import describe
-from joblens.model.recipes.operator_info import OperatorInfo, ParameterInfo
+from joblens.model.recipes.recipe import OperatorInfo, ParameterInfo
 from joblens.views.recipes.operators import shown_value
 from tests.conftest import REPOSITORY
 

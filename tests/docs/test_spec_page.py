@@ -8,9 +8,9 @@ import pytest
 
 from joblens.plan.workflows.expansion import make_plan
 from joblens.spec.keys.kinds import Kind
-from joblens.spec.keys.sbatch_options import DECIDED_ELSEWHERE
 from joblens.spec.keys.table import Key, Section
 from joblens.spec.keys.workflow import SECTIONS
+from joblens.spec.keys.workflow_run import DECIDED_ELSEWHERE
 from joblens.spec.workflows.file import read_workflow
 from tests.conftest import REPOSITORY
 from tests.docs.key_pages import check_tables, yaml_examples

@@ -12,7 +12,7 @@ import pytest
 import joblens
 from joblens.app.queue.task_results import parallel_form, result_form, status_form, workflow_form
 from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Record, Status
-from joblens.spec.keys.task import TASK_SECTIONS
+from joblens.spec.keys.tool import TASK_SECTIONS
 from joblens.spec.tools.task_list import read_task_list
 from tests.conftest import REPOSITORY
 from tests.docs.key_pages import check_tables, yaml_examples

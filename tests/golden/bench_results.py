@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from joblens.analysis.comparing.bench_numbers import COMMANDS, TOOL, comparison_form, metrics_form
+from joblens.analysis.comparing.bench import COMMANDS, TOOL, comparison_form, metrics_form
 
 SYSTEM = {
     "hostname": "node7",

@@ -1,8 +1,7 @@
 """What `joblens bench` shows."""
 
-from joblens.views.bench.report import html_report, markdown_report
+from joblens.views.bench.report import html_report, markdown_report, ratios_svg
 from joblens.views.bench.text import fine_duration, render_list, render_result
-from joblens.views.plots.bench_svg import ratios_svg
 from tests.golden.bench_results import tool_result, two_commands
 from tests.golden.golden import same_as_golden, same_text
 

@@ -5,14 +5,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from joblens.analysis.comparing.job_diff import compare_jobs
-from joblens.analysis.comparing.job_diff_values import JobDiff
-from joblens.analysis.comparing.job_differences import JobView
-from joblens.analysis.comparing.job_noise import Noise
-from joblens.model.jobs.job import Requirements, Status, Usage
-from joblens.model.jobs.provenance import CodeVersion, Hardware, Program, Provenance
-from joblens.model.jobs.run_link import FileStamp
+from joblens.analysis.comparing.job_differences import JobDiff, JobView, Noise
+from joblens.model.jobs.details import CodeVersion, Hardware, Program, Provenance
+from joblens.model.jobs.job import FileStamp, Requirements, Status, Usage
 from joblens.model.values.units import GIB, MIB
-from joblens.views.jobs.job_diff import render_job_diff
+from joblens.views.runs.diff import render_job_diff
 from joblens.views.text.style import PLAIN, visible_width
 from tests.golden.golden import same_as_golden
 from tests.unit.analysis.records import a_record

@@ -4,7 +4,7 @@ import sys
 
 from msgspec import structs
 
-from joblens.model.recipes.operator_info import OperatorInfo, ParameterInfo
+from joblens.model.recipes.recipe import OperatorInfo, ParameterInfo
 from joblens.views.recipes.operators import render_operator, render_operators
 from tests.golden.golden import same_as_golden
 

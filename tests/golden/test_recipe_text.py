@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from joblens.analysis.recipes.operators import operator_table
+from joblens.analysis.recipes.usage import operator_table
 from joblens.model.jobs.details import Details
 from joblens.model.recipes.recipe import InputFile, OperatorCall, Partition, Recipe, RecipePlan, Slice, Stage
 from joblens.model.recipes.snapshot import (
@@ -13,9 +13,8 @@ from joblens.model.recipes.snapshot import (
     StepProgress,
 )
 from joblens.views.jobs.show import render_parts, render_show
-from joblens.views.recipes.ending import end_document, render_recipe_end
-from joblens.views.recipes.live import progress_line, render_recipe_live
-from joblens.views.recipes.plan import plan_document, render_recipe_plan
+from joblens.views.recipes.process import end_document, plan_document, render_recipe_end, render_recipe_plan
+from joblens.views.recipes.snapshot import progress_line, render_recipe_live
 from joblens.views.text.style import PLAIN
 from tests.golden.golden import same_as_golden
 from tests.golden.test_text import ENDED, NOW_US

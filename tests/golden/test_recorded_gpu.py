@@ -3,12 +3,12 @@
 import json
 from functools import cache
 
-from joblens.analysis.findings.all_findings import findings_for
+from joblens.analysis.findings.job import findings_for
 from joblens.analysis.numbers.usage import total_usage
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Requirements
 from joblens.model.jobs.sample import Sample
-from joblens.probes.gpu.following import GpuFollower
+from joblens.probes.gpu.attribution import GpuFollower
 from joblens.probes.gpu.nvml import NvmlDriver
 from joblens.views.jobs.metrics import render_sample
 from joblens.views.jobs.show import render_parts

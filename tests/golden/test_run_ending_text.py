@@ -2,15 +2,15 @@
 
 from msgspec.structs import replace
 
-from joblens.analysis.runs.ending import FailedJob, RunEnding
-from joblens.engine.schedule.rehearsal import DryRun, Rehearsal, RehearsedStart
-from joblens.model.clusters.preview import ARRAY, Capacity, ClusterPreview, PlannedRequest
+from joblens.analysis.runs.status import FailedJob, RunEnding
+from joblens.engine.schedule.dry_run import DryRun, Rehearsal, RehearsedStart
+from joblens.model.clusters.placement import ARRAY, Capacity, ClusterPreview, PlannedRequest
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan, PlannedJob
 from joblens.model.runs.run import JobState, RunStatus
-from joblens.plan.workflows.stages import stages_of
-from joblens.views.runs.dry_run import render_dry_run
-from joblens.views.runs.ending import render_ending
+from joblens.plan.workflows.graph import stages_of
+from joblens.views.runs.plan import render_dry_run
+from joblens.views.runs.results import render_ending
 from tests.golden.golden import same_as_golden
 
 FAILED = RunEnding(

@@ -2,13 +2,13 @@
 
 from msgspec.structs import replace
 
+from joblens.analysis.runs.status import INTERRUPTED, RunRow, WorkflowRow
 from joblens.analysis.runs.table import ResultRow
-from joblens.analysis.runs.workflow_rows import INTERRUPTED, RunRow, WorkflowRow
 from joblens.analysis.sizing.utilization import check_utilization
 from joblens.model.jobs.job import Job, Outcome, Record, Requirements, Status, Usage
 from joblens.model.runs.run import JobState, Run, RunOptions, Workflow
 from joblens.views.runs.results import render_results
-from joblens.views.runs.utilization import render_utilization
+from joblens.views.runs.rightsize import render_utilization
 from joblens.views.runs.workflows import render_workflow, render_workflows
 from joblens.views.text.style import PLAIN, Palette, visible_width
 from tests.golden.golden import same_as_golden

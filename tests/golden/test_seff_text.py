@@ -2,12 +2,11 @@
 
 from msgspec import structs
 
-from joblens.analysis.slurm.accounts import cluster_account
 from joblens.analysis.slurm.efficiency import efficiency_of_record, efficiency_of_slurm
+from joblens.analysis.slurm.records import cluster_account
 from joblens.model.clusters.slurm import SlurmJob, SlurmRow
 from joblens.model.jobs.job import Outcome, Placement, Record, Status, Usage
-from joblens.views.jobs.cluster_account import account_notes, account_pairs
-from joblens.views.jobs.seff import render_seff, render_seff_table
+from joblens.views.jobs.seff import account_notes, account_pairs, render_seff, render_seff_table
 from joblens.views.text.style import PLAIN
 from tests.golden.golden import same_as_golden
 from tests.integration import past_jobs

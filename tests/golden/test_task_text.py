@@ -5,8 +5,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from joblens.app.queue.task_results import Expected, status_form, workflow_form
-from joblens.model.jobs.finding import Finding, Severity
-from joblens.model.jobs.job import Artifact, Attempt, Job, Outcome, Owner, Record, Status, Usage
+from joblens.model.jobs.job import (
+    Artifact,
+    Attempt,
+    Finding,
+    Job,
+    Outcome,
+    Owner,
+    Record,
+    Severity,
+    Status,
+    Usage,
+)
 from joblens.model.jobs.sample import Sample
 from joblens.views.runs.tasks import render_health, render_status, render_workflow
 from joblens.views.text.style import PLAIN

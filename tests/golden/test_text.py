@@ -3,23 +3,20 @@
 import pytest
 from msgspec import structs
 
-from joblens.analysis.numbers.reasons import NOT_MEASURED
+from joblens.analysis.numbers.rates import NOT_MEASURED
 from joblens.analysis.numbers.statistics import distribution_of
 from joblens.model.history import GroupStatistics, Statistics
-from joblens.model.jobs.capability import Capability
 from joblens.model.jobs.details import Details
-from joblens.model.jobs.finding import Finding, Severity
-from joblens.model.jobs.job import Record, Status
-from joblens.views.jobs.details import render_job_details
-from joblens.views.jobs.history import render_history, render_job_history
-from joblens.views.jobs.metrics import render_sample
+from joblens.model.jobs.job import Finding, Record, Severity, Status
+from joblens.model.jobs.probe_choice import Capability
+from joblens.views.jobs.history import render_history, render_job_details, render_job_history
+from joblens.views.jobs.metrics import SampleTable, render_sample
 from joblens.views.jobs.running import render_running, render_top
-from joblens.views.jobs.sample_table import SampleTable
 from joblens.views.jobs.show import render_parts, render_show
 from joblens.views.jobs.stats import render_job_stats, render_stats
 from joblens.views.jobs.summary import render_summary
 from joblens.views.setup.doctor import render_doctor
-from joblens.views.text.curves import points
+from joblens.views.text.charts import points
 from joblens.views.text.style import PLAIN, Palette, visible_width
 from tests.golden.golden import same_as_golden
 from tests.golden.gpu_job import DETAILS, FACTS, gpu_samples

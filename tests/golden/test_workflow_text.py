@@ -1,14 +1,12 @@
 """What workflow commands show, pinned: compared with the files of their names in this folder."""
 
-from joblens.app.workflows.expanding import expanded_workflow
-from joblens.app.workflows.loading import load_spec
-from joblens.app.workflows.spec_check import check_spec
+from joblens.app.workflows.loader import expanded_workflow, load_spec
+from joblens.app.workflows.validation import check_spec
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.model.runs.run import JobState
-from joblens.views.graph.drawing import Drawing, Grouping, drawing_of
 from joblens.views.graph.svg import render_svg
-from joblens.views.graph.text import render_graph, render_mermaid
-from joblens.views.runs.spec_check import render_check
+from joblens.views.graph.text import Drawing, Grouping, drawing_of, render_graph, render_mermaid
+from joblens.views.runs.plan import render_check
 from joblens.views.text.yaml_text import yaml_lines
 from tests.conftest import REPOSITORY
 from tests.golden.golden import same_as_golden, same_text

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from joblens.agent.runtime.locks import SupervisorLock
-from joblens.app.wiring.paths import spool_dir
+from joblens.agent.runtime.ownership import SupervisorLock
+from joblens.app.wiring.drivers import spool_dir
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from joblens.app.jobs.requests import Request
-from joblens.app.queue.queueing import QueueRequest, QueueStore, enqueue, open_queue_store
+from joblens.app.queue.submission import QueueRequest, QueueStore, enqueue, open_queue_store
 from joblens.app.wiring.settings import load_settings
 from joblens.model.delivery import RetryLost
 from joblens.model.errors import StoreError

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from joblens.agent.runtime.locks import SupervisorLock
-from joblens.app.wiring.paths import spool_dir
+from joblens.agent.runtime.ownership import SupervisorLock
+from joblens.app.wiring.drivers import spool_dir
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record, Status
 from joblens.stores.sqlite import SqliteStore

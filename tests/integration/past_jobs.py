@@ -4,8 +4,18 @@ import os
 import random
 from pathlib import Path
 
-from joblens.model.jobs.finding import Finding, Severity
-from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Record, Requirements, Status, Usage
+from joblens.model.jobs.job import (
+    Attempt,
+    Finding,
+    Job,
+    Outcome,
+    Owner,
+    Record,
+    Requirements,
+    Severity,
+    Status,
+    Usage,
+)
 from joblens.model.jobs.sample import DeviceIo, Sample
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.stores.sqlite import SqliteStore

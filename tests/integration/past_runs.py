@@ -4,8 +4,7 @@ And a second run that repeats the failed part."""
 from pathlib import Path
 from typing import Any
 
-from joblens.model.jobs.job import Outcome, Requirements, Status, Usage
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Outcome, Requirements, RunLink, Status, Usage
 from joblens.model.runs.run import RunStatus
 from joblens.model.writes import JobEnded, Write
 from joblens.stores.sqlite import SqliteStore

@@ -7,8 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Requirements, Status, Usage
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Requirements, RunLink, Status, Usage
 from joblens.model.jobs.sample import Sample
 from joblens.model.runs.plan import Plan, PlannedJob
 from joblens.model.runs.run import Run, RunEnded, RunEvent, RunStarted, RunStatus, Workflow

@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 
 from joblens.app.recipes.jobs import make_job
-from joblens.app.recipes.processing import Wishes, plan_recipe
+from joblens.app.recipes.process import Wishes, plan_recipe
 from joblens.data.base.job_folder import JobFolder
 from joblens.data.logging.event_log import read_events
-from joblens.model.recipes.event import RecipeEvent
-from joblens.model.recipes.recipe import RecipePlan
+from joblens.model.recipes.recipe import RecipeEvent, RecipePlan
 from joblens.model.settings import Settings
 
 WORDS = ("the", "of", "a", "job", "row", "text", "data", "clean", "value", "number", "small", "reads", "ends")

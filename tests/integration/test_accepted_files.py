@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.workflows.loading import LoadedSpec, load_spec
+from joblens.app.workflows.loader import LoadedSpec, load_spec
 from joblens.model.errors import SpecError
 
 JOB = "jobs: [{name: a, command: x}]"

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from joblens.agent.attach.targets import find_target
+from joblens.agent.attach.attachment import find_target
 from joblens.model.errors import InputError
 from joblens.probes.cgroup.layout import read_layout
 from tests.conftest import RunJoblens

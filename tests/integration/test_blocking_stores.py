@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.runtime.locks import SupervisorLock
-from joblens.app.wiring.paths import spool_dir
+from joblens.agent.runtime.ownership import SupervisorLock
+from joblens.app.wiring.drivers import spool_dir
 from joblens.model.history import HistoryQuery
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until

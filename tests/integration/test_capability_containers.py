@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.containers.groups import make_container_groups
-from joblens.agent.doctor.containers import container_capabilities
-from joblens.model.jobs.capability import Capability
+from joblens.agent.containers.job import make_container_groups
+from joblens.agent.doctor.instruments import container_capabilities
+from joblens.model.jobs.probe_choice import Capability
 from tests.integration.engines import Engine
 
 VARIABLES = {"docker": "DOCKER_HOST", "podman": "CONTAINER_HOST"}
@@ -67,7 +67,7 @@ def test_where_they_cannot_the_row_says_what_is_missed(
     docker: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{docker.socket}")
-    monkeypatch.setattr("joblens.agent.doctor.containers.make_container_groups", lambda *_: None)
+    monkeypatch.setattr("joblens.agent.doctor.instruments.make_container_groups", lambda *_: None)
     row = row_of("docker")
     assert row.available
     assert "own groups" not in row.mechanism

@@ -15,11 +15,10 @@ from joblens.app.wiring.drivers import SystemClock
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.ids import new_uuid
+from joblens.probes.cgroup.counters import GROUPS_OF_CGROUPS
 from joblens.probes.cgroup.probe import CgroupProbe
-from joblens.probes.cgroup.sources import GROUPS_OF_CGROUPS
-from joblens.probes.proc.descriptors import DescriptorBudget
-from joblens.probes.proc.field_groups import FIELD_GROUPS
-from joblens.probes.proc.processes import ProcessesProbe
+from joblens.probes.proc.processes import DescriptorBudget, ProcessesProbe
+from joblens.probes.proc.readings import FIELD_GROUPS
 from tests.integration.cgroup_jobs import make_groups, start_in, start_python_in, wait_usage
 from tests.integration.test_cgroup_groups import v1_factory
 
@@ -301,7 +300,7 @@ def test_looking_at_capabilities_leaves_nothing_behind(
 ) -> None:
     names = [new_uuid(), new_uuid()]
     unused = iter(names)
-    monkeypatch.setattr("joblens.agent.doctor.accounting_trial.new_uuid", lambda: next(unused))
+    monkeypatch.setattr("joblens.agent.doctor.accounting.new_uuid", lambda: next(unused))
     children = _children()
     probe_capabilities(SystemClock())
     assert next(unused, None) is None

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from joblens.analysis.crates.job import job_crate
+from joblens.analysis.crates.profiles import job_crate
 from tests.conftest import REPOSITORY, RunJoblens
 from tests.integration.workflow_desk import WorkflowDesk
 from tests.unit.analysis.crates.test_graph import ABOUT, rich_job

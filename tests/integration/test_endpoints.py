@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from joblens.agent.cgroups.groups import JobGroups
-from joblens.agent.instruments.details import DetailTaker
 from joblens.agent.instruments.endpoints import EndpointProbe, open_probe
-from joblens.agent.instruments.table import Instruments, Watched
+from joblens.agent.instruments.table import DetailTaker, Instruments, Watched
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.details import Endpoint
 from joblens.model.jobs.job import Job

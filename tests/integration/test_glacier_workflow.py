@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.workflows.loading import load_spec
+from joblens.app.workflows.loader import load_spec
 from joblens.model.runs.plan import Plan
 from tests.conftest import REPOSITORY
 from tests.integration.workflow_desk import WorkflowDesk, states

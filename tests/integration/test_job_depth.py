@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 import joblens
-from joblens.app.jobs.memory_look import look_now
+from joblens.app.jobs.live import look_now
 from joblens.model.jobs.details import Details, ThreadUse
 from joblens.model.jobs.job import Record
-from joblens.model.values.cpu_lists import format_cpu_list
+from joblens.model.values.units import format_cpu_list
 from joblens.probes.host.energy import EnergyCounters
 from joblens.probes.host.perf_counters import could_count
 from joblens.stores.sqlite import SqliteStore

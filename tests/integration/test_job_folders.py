@@ -15,17 +15,17 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from joblens.app.recipes.jobs import make_job
-from joblens.app.recipes.processing import Wishes, plan_recipe
-from joblens.data.base.job_lock import take_lock
+from joblens.app.recipes.process import Wishes, plan_recipe
+from joblens.data.base.job_folder import take_lock
+from joblens.data.base.messages import Ended
 from joblens.data.base.reasons import with_place
-from joblens.data.base.tasks import Ended
 from joblens.data.executor.coordinator import Coordinator
-from joblens.data.executor.job_run import JobRun, StepsTold
+from joblens.data.executor.executor import JobRun, StepsTold
 from joblens.data.executor.job_summary import JobSummary
 from joblens.data.executor.local_pool import LocalPool
 from joblens.data.partition.worker_context import WorkerContext
 from joblens.model.errors import JobIsRunning
-from joblens.model.recipes.event import RecipeEvent
+from joblens.model.recipes.recipe import RecipeEvent
 from joblens.model.settings import Settings
 from joblens.plan.workflows.plan_document import plan_digest
 from tests.integration import recipe_executor as executors

@@ -15,8 +15,7 @@ import msgspec
 import pytest
 
 from joblens.app.in_process.measured import measured
-from joblens.app.in_process.monitor import JobMonitor, get_monitor
-from joblens.app.in_process.samples_api import samples
+from joblens.app.in_process.monitor import JobMonitor, get_monitor, samples
 from joblens.model.errors import InputError, MissingExtra, UnknownJob
 from tests.keystone import KEYSTONE_KEYS
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from joblens.data.base.tasks import Assemble, Ended, Failed, Happened, Lost, Message, Task
-from joblens.data.base.worker_events import event
+from joblens.data.base.messages import Assemble, Ended, Failed, Happened, Lost, Message, Task, event
 from joblens.data.executor.local_pool import LocalPool
-from joblens.model.recipes.event import EventType
+from joblens.model.recipes.recipe import EventType
 
 PATIENCE_S = 30.0
 

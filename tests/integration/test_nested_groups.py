@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from joblens.agent.cgroups.groups import JobGroups
-from joblens.agent.cgroups.leaf_group import LEAF
+from joblens.agent.cgroups.placement import LEAF
 from joblens.model.values.ids import new_uuid
 from joblens.probes.cgroup.layout import UNIFIED
 from joblens.probes.proc.kernel_files import list_pids

@@ -10,7 +10,7 @@ import pytest
 
 import joblens
 from joblens.agent.slots.slot import Slot, SlotJob
-from joblens.app.wiring.owning import close_context, open_context
+from joblens.app.wiring.agent_context import close_context, open_context
 from joblens.app.wiring.settings import load_settings
 from joblens.model.jobs.job import Accounting, Job
 from joblens.model.values.ids import new_uuid

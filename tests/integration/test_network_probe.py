@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from joblens.agent.cgroups.groups import JobGroups
-from joblens.probes.network import bpf
+from joblens.probes.network import cgroup_network
 from joblens.probes.network.cgroup_network import (
+    FIELDS,
     MAY_NOT,
     NOT_COUNTED,
     CgroupNetworkProbe,
@@ -18,7 +19,6 @@ from joblens.probes.network.cgroup_network import (
     count_here,
     go_on_counting,
 )
-from joblens.probes.network.traffic_code import FIELDS
 from tests.conftest import wait_until
 from tests.integration.cgroup_jobs import make_groups, start_in
 from tests.integration.network_jobs import (
@@ -62,7 +62,10 @@ def probe(group_dir: str) -> Iterator[CgroupNetworkProbe]:
 def attached(group_dir: str) -> int:
     group = os.open(group_dir, os.O_RDONLY)
     try:
-        return sum(len(bpf.attached_programs(group, way)) for way in (bpf.INGRESS, bpf.EGRESS))
+        return sum(
+            len(cgroup_network.attached_programs(group, way))
+            for way in (cgroup_network.INGRESS, cgroup_network.EGRESS)
+        )
     finally:
         os.close(group)
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from joblens.model.clusters.allocation import NodeDoorAddress, NodeDoors
-from joblens.runners.nodes.door import Command, DoorError, NodeDoor
-from joblens.runners.nodes.door_calls import DoorAgents, DoorCall
+from joblens.runners.nodes.remote_processes import Command, DoorAgents, DoorCall, DoorError, NodeDoor
 from tests.conftest import wait_until
 from tests.integration.run_jobs import PYTHON
 
@@ -101,7 +100,7 @@ def test_a_command_is_sent_to_a_node_as_rsh_would(door: NodeDoor, tmp_path: Path
     assert path.stat().st_mode & 0o777 == 0o600
     assert TOKEN not in json.dumps({name: value for name, value in env.items() if name not in os.environ})
     agent = env["OMPI_MCA_plm_rsh_agent"].split()
-    from joblens.agent.nodes.task_door import TaskDoor
+    from joblens.agent.nodes.protocol import TaskDoor
 
     announced = TaskDoor("a-job", "n2", lambda pid: "joined")
     try:

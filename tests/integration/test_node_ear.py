@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from joblens.runners.nodes.listener import SocketListener
-from joblens.runners.nodes.messages import (
+from joblens.runners.nodes.listener import (
     Bring,
     FromNode,
     LetGo,
     Lines,
     PrintsTo,
     Ran,
+    SocketListener,
+    connect_to,
     line_of,
     read_from_node,
 )
-from joblens.runners.processes.socket_place import connect_to
-from joblens.runners.ray.printed_files import PrintedFiles
+from joblens.runners.ray.task import PrintedFiles
 from tests.conftest import wait_until
 
 

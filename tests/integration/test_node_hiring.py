@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.clusters.placing import WorkerConfig
-from joblens.runners.nodes.hiring import HiringError, NodeHome, home_of, leave_home, reach_worker
+from joblens.model.clusters.placement import WorkerConfig
+from joblens.runners.nodes.pilot_worker import HiringError, NodeHome, home_of, leave_home, reach_worker
 
 LISTENS = """
 import socket, sys

@@ -13,14 +13,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import joblens
-from joblens.app.recipes.earlier_operators import earlier_tables
-from joblens.app.recipes.sizing import choose, learned_memory
+from joblens.app.recipes.sizing import choose, earlier_tables, learned_memory
 from joblens.data.files.datasets import find_files
 from joblens.model.errors import InputError, MissingExtra, RecipeError
 from joblens.model.jobs.details import Details, OperatorTable, OperatorUse
 from joblens.model.jobs.job import Job, Outcome, Status
-from joblens.model.recipes.recipe import Executor, OperatorCall, PartitionSettings, Recipe
-from joblens.model.recipes.resources import ClusterResources, LocalResources
+from joblens.model.recipes.recipe import (
+    ClusterResources,
+    Executor,
+    LocalResources,
+    OperatorCall,
+    PartitionSettings,
+    Recipe,
+)
 from joblens.model.values.units import GIB, MIB
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted
 from joblens.stores.sqlite import SqliteStore

@@ -15,7 +15,7 @@ MOST_BYTES = 1024
 
 _SIZE = """
 import ctypes, gc, os, sys
-from joblens.app.workflows.loading import load_spec
+from joblens.app.workflows.loader import load_spec
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.schedule import Schedule
 

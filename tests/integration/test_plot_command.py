@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from joblens.app.reports.plotting import MOST_JOB_PLOTS, plot_run, write_run_time_series
+from joblens.app.reports.plots import MOST_JOB_PLOTS, plot_run, write_run_time_series
 from joblens.model.jobs.job import Job, Outcome, Status
 from joblens.model.runs.run import Run
 from joblens.model.runs.workflow_spec import MonitorSpec

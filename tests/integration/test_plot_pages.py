@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.reports.plotting import plot_run
+from joblens.app.reports.plots import plot_run
 from joblens.stores.sqlite import SqliteStore
 from tests.integration.plot_material import fan_plan, fill_run
 

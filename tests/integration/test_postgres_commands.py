@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("psycopg")
 
-from joblens.agent.runtime.locks import SupervisorLock
-from joblens.app.wiring.owning import current_user
-from joblens.app.wiring.paths import spool_dir, store_home
+from joblens.agent.runtime.ownership import SupervisorLock
+from joblens.app.wiring.agent_context import current_user
+from joblens.app.wiring.drivers import spool_dir, store_home
 from joblens.model.jobs.job import Job, Owner, Status
 from joblens.model.values.store_url import without_password
 from joblens.model.writes import JobQueued

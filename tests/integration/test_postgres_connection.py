@@ -13,9 +13,9 @@ from tests.servers import PostgresServer
 
 pytest.importorskip("psycopg")
 
-from joblens.stores.postgres import opening
+from joblens.stores.postgres import sql
 from joblens.stores.postgres.connection import Connection, Database
-from joblens.stores.postgres.opening import SCHEMA_VERSION, prepare
+from joblens.stores.postgres.sql import SCHEMA_VERSION, prepare
 
 
 def opened(url: str, *, read_only: bool = False, **options: Any) -> Database:
@@ -160,9 +160,9 @@ def test_an_older_store_is_brought_up_to_date_with_what_is_missing_only(
         (SCHEMA_VERSION + 1, "two.sql"),
         (SCHEMA_VERSION + 2, "three.sql"),
     ]
-    monkeypatch.setattr(opening, "SCHEMA_VERSION", SCHEMA_VERSION + 2)
-    monkeypatch.setattr(opening, "migration_files", lambda: files)
-    monkeypatch.setattr(opening, "read_text", steps.__getitem__)
+    monkeypatch.setattr(sql, "SCHEMA_VERSION", SCHEMA_VERSION + 2)
+    monkeypatch.setattr(sql, "migration_files", lambda: files)
+    monkeypatch.setattr(sql, "read_text", steps.__getitem__)
     with pytest.raises(StoreError, match="old schema version"):
         opened(postgres_url, read_only=True)
     for _ in range(2):
@@ -178,9 +178,9 @@ def test_a_step_that_fails_leaves_an_older_store_as_it_was(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(postgres_url).close()
-    monkeypatch.setattr(opening, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
-    monkeypatch.setattr(opening, "migration_files", lambda: [(SCHEMA_VERSION + 1, "two.sql")])
-    monkeypatch.setattr(opening, "read_text", lambda _: "CREATE TABLE two (a int); SELECT 1/0")
+    monkeypatch.setattr(sql, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr(sql, "migration_files", lambda: [(SCHEMA_VERSION + 1, "two.sql")])
+    monkeypatch.setattr(sql, "read_text", lambda _: "CREATE TABLE two (a int); SELECT 1/0")
     with pytest.raises(StoreError, match="DivisionByZero"):
         opened(postgres_url)
     monkeypatch.undo()

@@ -209,11 +209,11 @@ def _under(fence: int, writes: list[Write]) -> list[Write]:
 def test_the_largest_value_goes_with_a_lost_job_whose_true_end_comes_by_another_writer(
     postgres_url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("joblens.stores.postgres.rollup._shard", lambda: 1)
+    monkeypatch.setattr("joblens.stores.postgres.writer._shard", lambda: 1)
     store.apply(
         [*whole_job("a", Status.LOST, duration_s=100.0), *whole_job("b", Status.LOST, duration_s=7.0)]
     )
-    monkeypatch.setattr("joblens.stores.postgres.rollup._shard", lambda: 2)
+    monkeypatch.setattr("joblens.stores.postgres.writer._shard", lambda: 2)
     store.apply([ended("a", Status.SUCCESS, duration_s=3.0)])
     query = HistoryQuery(statuses=(Status.LOST,))
     lost = store.statistics(query).overall

@@ -13,9 +13,9 @@ import pytest
 
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.sample import Sample
-from joblens.probes.proc.baselined import BaselinedProbe
-from joblens.probes.proc.descriptors import DescriptorBudget
+from joblens.probes.proc.attached import BaselinedProbe
 from joblens.probes.proc.process_tree import ProcessTreeProbe
+from joblens.probes.proc.processes import DescriptorBudget
 
 MIB = 1 << 20
 
@@ -426,7 +426,7 @@ time.sleep(60)
     root.stdout.readline()
     code = f"""
 import json, os
-from joblens.probes.proc.baselined import BaselinedProbe
+from joblens.probes.proc.attached import BaselinedProbe
 from joblens.probes.proc.process_tree import ProcessTreeProbe
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 probe = BaselinedProbe(ProcessTreeProbe({root.pid}, include_root=True))

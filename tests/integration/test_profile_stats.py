@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from joblens.app.in_process.compose import compose_advice
 from joblens.app.in_process.monitor import JobMonitor
+from joblens.app.reports.rightsizing import compose_advice
 from tests.conftest import RunJoblens
 
 

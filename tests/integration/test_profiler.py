@@ -14,7 +14,7 @@ import pytest
 
 import joblens
 from joblens.agent.instruments import gpu as instrument_gpu
-from joblens.analysis.numbers.profile_choice import METRICS
+from joblens.analysis.numbers.profile import METRICS
 from joblens.analysis.numbers.profile_statistics import aggregate_profiles
 from joblens.app.in_process import host_meter
 from joblens.app.in_process.monitor import JobMonitor

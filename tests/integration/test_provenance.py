@@ -13,8 +13,8 @@ import pytest
 
 import joblens as api
 from joblens.model.history import HistoryQuery
+from joblens.model.jobs.details import Provenance
 from joblens.model.jobs.job import Record
-from joblens.model.jobs.provenance import Provenance
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens, wait_until
 from tests.integration.worker_jobs import WorkerDesk, worker_desk

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from joblens.app.jobs.requests import Request
 from joblens.app.queue.embedded_worker import worker_lock
-from joblens.app.queue.queueing import QueueRequest, make_tickets, open_queue_store
+from joblens.app.queue.submission import QueueRequest, make_tickets, open_queue_store
 from joblens.app.queue.task_pipeline import TaskPipeline
 from joblens.app.wiring.settings import load_settings
 from joblens.model.delivery import WorkerInfo

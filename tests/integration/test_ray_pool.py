@@ -11,14 +11,11 @@ from typing import Any
 
 import pytest
 
-from joblens.data.base.tasks import Decide, Ended, Failed, Happened, Lost, Message, Task
-from joblens.data.executor.ray_pool import RayPool, cluster_at
-from joblens.data.executor.ray_worker import packets
+from joblens.data.base.messages import Decide, Ended, Failed, Happened, Lost, Message, Task
+from joblens.data.executor.ray_pool import RayPool, cluster_at, packets
 from joblens.data.partition.resources import ResourceDetector
 from joblens.model.errors import InputError
-from joblens.model.recipes.event import EventType, RecipeEvent
-from joblens.model.recipes.recipe import Recipe, RecipePlan
-from joblens.model.recipes.resources import ClusterResources
+from joblens.model.recipes.recipe import ClusterResources, EventType, Recipe, RecipeEvent, RecipePlan
 from tests.conftest import wait_until
 from tests.integration.ray_cluster import add_node, cluster, ray
 

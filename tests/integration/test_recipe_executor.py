@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from joblens.data.base.job_lock import running_executor
+from joblens.data.base.job_folder import running_executor
 from joblens.data.executor.executor import execute
 from joblens.model.errors import JobIsRunning
 from joblens.model.recipes.recipe import RecipePlan

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from joblens.app.recipes.jobs import make_job
-from joblens.app.recipes.processing import Wishes, plan_recipe
+from joblens.app.recipes.process import Wishes, plan_recipe
 from joblens.model.settings import Settings
 from tests.integration.recipe_executor import (
     MAPPERS,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from joblens.agent.cgroups.groups import JobGroups
-from joblens.model.recipes.event import EventType
+from joblens.model.recipes.recipe import EventType
 from tests.integration.cgroup_jobs import make_groups, start_in
 from tests.integration.recipe_executor import (
     MAPPERS,

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from joblens.app.recipes.jobs import make_job, new_job_id
-from joblens.app.recipes.processing import PlannedRecipe, Wishes, plan_recipe
+from joblens.app.recipes.process import PlannedRecipe, Wishes, plan_recipe
 from joblens.app.wiring.settings import load_settings
-from joblens.data.base.plan_file import read_plan
+from joblens.data.base.job_folder import read_plan
 from joblens.model.errors import InputError, RecipeError
 from joblens.model.recipes.recipe import Stage
 

@@ -11,12 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from joblens.agent.launcher.launcher import TOTALS, write_outcome
-from joblens.agent.recovery.adopted import AdoptedJob
-from joblens.agent.recovery.settling import Seen
-from joblens.agent.runtime.owners import is_running, this_process
-from joblens.app.queue.recovering import recover_dead_owners
-from joblens.app.wiring.owning import close_context, current_user, open_context, open_recovery
-from joblens.app.wiring.paths import spool_dir
+from joblens.agent.recovery.adoption import AdoptedJob
+from joblens.agent.recovery.settlement import Seen
+from joblens.agent.runtime.ownership import is_running, this_process
+from joblens.app.queue.recovery import recover_dead_owners
+from joblens.app.wiring.agent_context import close_context, current_user, open_context, open_recovery
+from joblens.app.wiring.drivers import spool_dir
 from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import StoreError
 from joblens.model.jobs.job import Attempt, Job, Owner, Record, Status

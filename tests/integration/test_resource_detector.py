@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from joblens import ResourceDetector
-from joblens.model.recipes.resources import ClusterResources, LocalResources
+from joblens.model.recipes.recipe import ClusterResources, LocalResources
 from tests.conftest import RunJoblens
 
 TELL = """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from joblens.app.recipes.jobs import make_job
-from joblens.app.recipes.processing import Wishes, plan_recipe
+from joblens.app.recipes.process import Wishes, plan_recipe
 from joblens.model.settings import Settings
 from tests.record_recipe_rows_fixture import recipe_in, rows_in
 

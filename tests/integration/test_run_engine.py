@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from joblens.agent.runtime.locks import SupervisorLock
-from joblens.app.wiring.paths import spool_dir
+from joblens.agent.runtime.ownership import SupervisorLock
+from joblens.app.wiring.drivers import spool_dir
 from joblens.model.jobs.job import Record, Status
 from tests.conftest import python_path, wait_until
 from tests.integration.workflow_desk import WorkflowDesk, interrupt, states

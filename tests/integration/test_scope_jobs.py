@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import joblens
-from joblens.agent.cgroups import scope_terms, systemd_manager, systemd_scope
+from joblens.agent.cgroups import systemd_manager, systemd_scope
+from joblens.agent.cgroups import systemd_scope as scope_terms
 from joblens.agent.cgroups.groups import GroupFactory
-from joblens.agent.cgroups.leaf_group import enable_controllers
-from joblens.agent.cgroups.placement import find_places
-from joblens.agent.cgroups.scope_terms import ScopeTerms
+from joblens.agent.cgroups.placement import enable_controllers, find_places
+from joblens.agent.cgroups.systemd_scope import ScopeTerms
 from joblens.agent.launcher.launch import LauncherProcess
 from joblens.agent.measuring import accounting
 from joblens.app.wiring.drivers import SystemClock

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 import joblens
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import AgentContext
+from joblens.agent.session.pool import SessionPool
 from joblens.agent.session.session import JobSession
-from joblens.agent.session.session_pool import SessionPool
 from joblens.agent.terminal.output import OutputFiles
 from joblens.app.jobs.preparation import PreparedJob, prepare
 from joblens.app.jobs.requests import Request
-from joblens.app.wiring.owning import close_context, open_context
+from joblens.app.wiring.agent_context import close_context, open_context
 from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import LaunchError, ProbeError
 from joblens.model.history import HistoryQuery

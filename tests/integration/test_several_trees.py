@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.nodes.task_door import TaskDoor, write_prolog
+from joblens.agent.nodes.protocol import TaskDoor, write_prolog
 from joblens.agent.nodes.task_prolog import tell
 from joblens.model.errors import ProbeError
 from joblens.probes.proc.several_trees import SeveralTrees

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.attempts.live_readings import LiveReadings
 from joblens.agent.launcher.slot_ledger import jobs_begun, ledgers
+from joblens.agent.measuring.readings import LiveReadings
 from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.loop import SlotLoop, SlotPlan
 from joblens.agent.slots.slot import Finished, Slot, SlotJob
-from joblens.app.wiring.owning import close_context, open_context
+from joblens.app.wiring.agent_context import close_context, open_context
 from joblens.app.wiring.settings import load_settings
 from joblens.engine.life.job_life import EndCause
 from joblens.model.jobs.job import Accounting, Job, Record, Status

@@ -14,21 +14,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from joblens.agent.runs.added_jobs import whole_batch
 from joblens.agent.runs.driver import RunDriver
-from joblens.agent.runs.facts import News, RunFacts
-from joblens.agent.runtime.locks import SupervisorLock
-from joblens.app.driving.driving import drive
+from joblens.agent.runs.facts import News, RunFacts, whole_batch
+from joblens.agent.runtime.ownership import SupervisorLock
+from joblens.app.driving.driver import drive
 from joblens.app.runs.records import create_run
-from joblens.app.runs.spawning import Caller, Spawned, lineage_state, spawn_in_run
-from joblens.app.wiring.drivers import store_name
-from joblens.app.wiring.paths import spool_dir
+from joblens.app.runs.spawn import Caller, Spawned, lineage_state, spawn_in_run
+from joblens.app.wiring.drivers import spool_dir, store_name
 from joblens.app.wiring.settings import load_settings
-from joblens.app.workflows.loading import load_spec, plan_of_run
+from joblens.app.workflows.loader import load_spec, plan_of_run
 from joblens.model.delivery import Order, Ticket
 from joblens.model.errors import InputError
-from joblens.model.jobs.job import Job, Owner, Record
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Job, Owner, Record, RunLink
 from joblens.model.runs.plan import Plan, PlannedDataset, PlannedJob
 from joblens.model.runs.run import (
     DatasetFinalized,
@@ -46,7 +43,7 @@ from joblens.model.runs.workflow_spec import HashMode, JobSpec
 from joblens.model.settings import Settings
 from joblens.model.writes import JobQueued, RunNoted, TicketMade, Write
 from joblens.plan.workflows.spawning import MOST_JOBS, MOST_STATE_BYTES
-from joblens.spec.workflows.spawn_file import read_spawn
+from joblens.spec.workflows.file import read_spawn
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk, states

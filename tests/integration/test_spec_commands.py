@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from joblens.app.workflows.expanding import expanded_workflow
-from joblens.app.workflows.loading import load_spec, plan_of_run
-from joblens.app.workflows.spec_check import check_spec
+from joblens.app.workflows.loader import expanded_workflow, load_spec, plan_of_run
+from joblens.app.workflows.validation import check_spec
 from joblens.model.errors import SpecError
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import Run, RunOptions

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.wiring.machine_capacity import machine_offer
-from joblens.app.workflows.loading import load_spec
-from joblens.app.workflows.spec_check import check_spec
+from joblens.app.wiring.machine import machine_offer
+from joblens.app.workflows.loader import load_spec
+from joblens.app.workflows.validation import check_spec
 from joblens.model.errors import SpecError
 from joblens.model.runs.run import RunOptions
 from joblens.model.values.units import format_bytes

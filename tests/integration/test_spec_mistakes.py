@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joblens.app.workflows.loading import load_spec
+from joblens.app.workflows.loader import load_spec
 from joblens.model.errors import SpecError
 from joblens.plan.workflows.expansion import make_plan
-from joblens.plan.workflows.unread import Unread
+from joblens.plan.workflows.problems import Unread
 from joblens.spec.formats.documents import FORMATS, read_document
 from joblens.spec.workflows.file import read_workflow
 from tests.unit.spec.spellings import spell

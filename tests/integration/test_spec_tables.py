@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.workflows.loading import load_spec, plan_of_run
+from joblens.app.workflows.loader import load_spec, plan_of_run
 from joblens.model.errors import SpecError
 from joblens.model.runs.run import Run, RunOptions
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from joblens.agent.attempts.hosts import Standby
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.session import JobSession
-from joblens.agent.session.standby import Standby
 from joblens.agent.terminal.output import OutputFiles
 from joblens.app.jobs.preparation import prepare
 from joblens.app.jobs.requests import Request
-from joblens.app.wiring.owning import close_context, open_context
+from joblens.app.wiring.agent_context import close_context, open_context
 from joblens.app.wiring.settings import load_settings
 from joblens.model.jobs.job import Accounting, Requirements, Status
 

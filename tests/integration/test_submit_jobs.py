@@ -286,7 +286,7 @@ def test_five_hundred_jobs_at_once_are_all_recorded_with_a_soft_limit_of_1024_fi
         "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (1024, r.getrlimit(r.RLIMIT_NOFILE)[1]))\n"
         "from joblens.app.jobs.preparation import Request, prepare\n"
         "from joblens.app.wiring.settings import load_settings\n"
-        "from joblens.app.jobs.submitting import submit\n"
+        "from joblens.app.jobs.submission import submit\n"
         "settings = load_settings().settings\n"
         "for n in range(500):\n"
         "    line = f'ulimit -Sn; read -r _ <go; exit {n % 7}'\n"
@@ -334,7 +334,7 @@ def test_jobs_beyond_what_the_descriptors_allow_wait_for_their_turn(one: Desk) -
 def _queue_without_supervisor(one: Desk, *arguments: str) -> str:
     """As if the supervisor had been killed before it came to start the job."""
     code = (
-        "import sys; from joblens.app.jobs import submitting\n"
+        "import sys; from joblens.app.jobs import submission as submitting\n"
         "submitting.wake_supervisor = lambda *_: None\n"
         "from joblens.__main__ import main; sys.exit(main(sys.argv[1:]))"
     )

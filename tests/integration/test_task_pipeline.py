@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from joblens.app.queue.embedded_worker import worker_lock
-from joblens.app.queue.queueing import open_queue_store
+from joblens.app.queue.submission import open_queue_store
 from joblens.app.queue.task_pipeline import TaskPipeline
 from joblens.app.wiring.drivers import warn_in_python
 from joblens.app.wiring.settings import load_settings

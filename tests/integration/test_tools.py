@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
+from joblens.app.jobs.api import SequentialRunner
 from joblens.app.jobs.preparation import prepare
-from joblens.app.jobs.sequential import SequentialRunner
 from joblens.app.queue.tools import find_tool, missing_for, placed, request_of, tool_request
 from joblens.app.wiring.settings import load_settings
 from joblens.model.jobs.job import ContainerJob, Record, Requirements

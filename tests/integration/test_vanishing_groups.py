@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.launcher.left_outcome import outcome_path
+from joblens.agent.launcher.slot_ledger import outcome_path
 from joblens.model.jobs.job import Attempt, Record, Status, Usage
 from tests.conftest import wait_until
 from tests.integration.background_jobs import Desk, desk, kill

@@ -66,7 +66,7 @@ SLEEPS_AFTER_THE_FIRST_CLAIM = _ASKS.format(
 ENGINE_HANGS = """
 import os, time
 from types import SimpleNamespace
-from joblens.agent.queue import lost_claims
+from joblens.agent.queue import lost_workers as lost_claims
 
 def hang(path, uuid):
     while not os.path.exists({gate!r}):

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from joblens.app.runs.records import create_run
 from joblens.app.runs.user_data import set_user_data
-from joblens.app.wiring.paths import spool_dir
-from joblens.app.workflows.loading import load_spec
+from joblens.app.wiring.drivers import spool_dir
+from joblens.app.workflows.loader import load_spec
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
 from joblens.model.runs.run import RunOptions
@@ -240,7 +240,7 @@ def test_no_workflow_stays_behind_a_run_that_could_not_be_stored(
     def fail(*_: object) -> None:
         raise StoreError("no place for its secrets")
 
-    monkeypatch.setattr("joblens.app.runs.kept_specs.keep_spec", fail)
+    monkeypatch.setattr("joblens.app.runs.specs.keep_spec", fail)
     store = desk.store()
     flow = desk.write("name: x\nenv: {API_KEY: hunter2hunter2}\njobs: [{name: a, command: a}]\n")
     made = load_spec(str(flow))

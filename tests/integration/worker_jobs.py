@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from joblens.agent.runtime.locks import SupervisorLock
+from joblens.agent.runtime.ownership import SupervisorLock
 from joblens.model.delivery import RetryLost
 from joblens.model.jobs.job import Record, Requirements, Status
 from tests.conftest import wait_until

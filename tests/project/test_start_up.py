@@ -67,5 +67,5 @@ def test_a_job_without_probes_imports_nothing_for_them(
     assert not loaded & {
         "ctypes",
         "joblens.probes.network.cgroup_network",
-        "joblens.agent.instruments.after_kill",
+        "joblens.agent.instruments.network",
     }

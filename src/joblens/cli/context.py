@@ -13,7 +13,7 @@ from joblens.ports.store import Store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from joblens.app.queue.queueing import QueueStore
+    from joblens.app.queue.submission import QueueStore
     from joblens.app.wiring.settings import LoadedSettings
     from joblens.views.text.style import Palette
 
@@ -147,7 +147,7 @@ class Session:
         return self.store
 
     def care(self) -> None:
-        from joblens.app.queue.recovering import recover_dead_owners
+        from joblens.app.queue.recovery import recover_dead_owners
         from joblens.model.errors import SupervisorError
 
         try:
@@ -170,7 +170,7 @@ class Session:
 
     def wait_for_store(self, timeout_s: float | None = None) -> None:
         """From now on one that is away is asked again and again, which is told; with a time, not beyond."""
-        from joblens.app.wiring.store_waiting import patient_store
+        from joblens.app.wiring.drivers import patient_store
 
         self._store = patient_store(self.store, lambda text: self.note(f"joblens: {text}"), timeout_s)
 

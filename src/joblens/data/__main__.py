@@ -6,7 +6,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from joblens.data.base.quick_start import quickly
+from joblens.data.base.process_setup import quickly
 from joblens.model.errors import JoblensError
 from joblens.views.text.standard_streams import guard_standard_error, guard_standard_output
 

@@ -5,9 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.model.jobs.details import ContainerFacts
+from joblens.model.jobs.details import ContainerFacts, Provenance
 from joblens.model.jobs.job import Record
-from joblens.model.jobs.provenance import Provenance
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import Run
 

@@ -6,9 +6,8 @@ take in turns, only writes under its present fence count."""
 from msgspec import Struct
 
 from joblens.model.delivery import Ticket
-from joblens.model.jobs.details import Details
+from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Attempt, Job, Outcome
-from joblens.model.jobs.provenance import Provenance
 from joblens.model.jobs.sample import Sample
 from joblens.model.runs.run import Run, RunEvent, Workflow
 

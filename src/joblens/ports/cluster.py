@@ -1,10 +1,17 @@
-"""A cluster that gives jobs their places. It knows the agent only as a command line."""
+"""Cluster that gives jobs their allocations, and the way to the other nodes of a job."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import IO, Protocol, runtime_checkable
 
-from joblens.model.clusters.placing import AllocationEvent, NodeCapacity, Placed, PlacementRequest
-from joblens.model.clusters.preview import ClusterPreview, PreviewStep
+from joblens.model.clusters.allocation import Allocation
+from joblens.model.clusters.placement import (
+    AllocationEvent,
+    ClusterPreview,
+    NodeCapacity,
+    Placed,
+    PlacementRequest,
+    PreviewStep,
+)
 from joblens.model.runs.plan import PlannedJob
 
 
@@ -93,4 +100,32 @@ class LooksAhead(Protocol):
     def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
         """Before anything else but `check`: places in the plan of the jobs that are to run (None: all), and
         how long those took before of which that is known."""
+        ...
+
+
+class NodeProcesses(Protocol):
+    """One on each node, seen together like a child of ours. What is written to `stdin` reaches all of them,
+    what they print comes out of `stdout` line by line, and ends when all of them have ended."""
+
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Raises TimeoutError or subprocess.TimeoutExpired."""
+        ...
+
+    def terminate(self) -> None: ...
+
+
+class NodeAgents(Protocol):
+    allocation: Allocation  # of this process
+
+    def variables(self, uuid: str, path: str) -> dict[str, str]:
+        """What else the job's command is told. Whatever is secret goes into a private file at `path`. Raises
+        OSError."""
+        ...
+
+    def start(self, nodes: Sequence[str], argv: Sequence[str]) -> NodeProcesses:
+        """That command line on each of `nodes`, which finds the name of its own in SLURMD_NODENAME or
+        JOBLENS_NODE. Raises OSError."""
         ...

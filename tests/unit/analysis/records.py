@@ -5,15 +5,16 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec import structs
 
-from joblens.model.jobs.finding import Finding, Severity
 from joblens.model.jobs.job import (
     USAGE_NUMBERS,
     Attempt,
+    Finding,
     Job,
     Outcome,
     Owner,
     Record,
     Requirements,
+    Severity,
     Status,
     Usage,
 )

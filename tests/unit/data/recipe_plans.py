@@ -6,13 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from joblens.data.base.rows import Rows
-from joblens.data.base.tasks import CutFile
+from joblens.data.base.messages import CutFile
 from joblens.data.files.cutting import CutWish, cut_file, partitions_with_pieces, plan_partitions
 from joblens.data.files.datasets import find_files
 from joblens.data.files.input_stamps import stamp_inputs
-from joblens.data.files.reading import read_partition
+from joblens.data.files.partition_rows import read_partition
 from joblens.data.files.rejects import Reject
+from joblens.data.rows.batch import Rows
 from joblens.model.recipes.recipe import Partition, Recipe, RecipePlan, Slice
 
 

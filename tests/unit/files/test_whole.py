@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.files.whole import whole_file, write_whole
+from joblens.files.atomic import whole_file, write_whole
 
 
 @pytest.fixture

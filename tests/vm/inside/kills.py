@@ -17,8 +17,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from joblens.agent.runtime.locks import SupervisorLock
-from joblens.app.wiring.paths import spool_dir
+from joblens.agent.runtime.ownership import SupervisorLock
+from joblens.app.wiring.drivers import spool_dir
 from joblens.model.history import HistoryQuery
 from joblens.stores.sqlite import SqliteStore
 from tests.vm.inside.jobs import answer, facts, python

@@ -10,15 +10,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from joblens.agent.attempts.live_readings import LiveReadings
 from joblens.agent.launcher.launch import LaunchPlan
+from joblens.agent.measuring.readings import LiveReadings
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.session import JobSession
-from joblens.agent.terminal.keyboard import Keyboard
-from joblens.agent.terminal.live_line import LiveLine, leaves_line_open
 from joblens.agent.terminal.output import OutputFiles
-from joblens.agent.terminal.pseudo_terminal import RawTerminal, is_in_foreground
 from joblens.agent.terminal.streams import JobStreams
+from joblens.agent.terminal.tty import Keyboard, LiveLine, RawTerminal, is_in_foreground, leaves_line_open
 from joblens.engine.life.job_life import EndCause
 from joblens.model.jobs.job import Job, Record
 from joblens.model.jobs.sample import Sample

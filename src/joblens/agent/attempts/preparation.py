@@ -1,4 +1,4 @@
-"""From a planned job to what is started: the job for the record, what really runs, and where it prints."""
+"""Preparation of an attempt: from a planned job to its command, its environment and its output files."""
 
 import hashlib
 import os
@@ -11,17 +11,23 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.attempts.commands import command_line
-from joblens.agent.cgroups.marked import JOB_ID_VARIABLE
-from joblens.agent.containers.order import with_whole_paths
-from joblens.agent.runtime.device_env import device_env
+from joblens.agent.containers.protocol import with_whole_paths
+from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
 from joblens.agent.session.context import AgentContext
 from joblens.engine.schedule.events import RunActionCommand, RunRecovery, StartAttempt
 from joblens.model.delivery import WorkerActions, WorkerCommand
 from joblens.model.errors import InputError
 from joblens.model.jobs.containers import APPTAINER, apptainer_words
-from joblens.model.jobs.job import Accounting, ContainerJob, EarlySignal, Granularity, Job, Requirements
-from joblens.model.jobs.run_link import FileStamp, RunLink
+from joblens.model.jobs.job import (
+    Accounting,
+    ContainerJob,
+    EarlySignal,
+    FileStamp,
+    Granularity,
+    Job,
+    Requirements,
+    RunLink,
+)
 from joblens.model.redaction.secrets import (
     SecretValues,
     redact_argv,
@@ -34,9 +40,62 @@ from joblens.model.runs.plan import Plan, PlannedAction, PlannedJob
 from joblens.model.runs.run import Run
 from joblens.model.runs.workflow_spec import ActionType, Stdio, StdioMode, TriggerType
 from joblens.model.values.ids import uuid_of
-from joblens.plan.slurm.srun_signal import srun_signal
-from joblens.plan.workflows.changes import command_digest
+from joblens.plan.commands.references import put_user_data
+from joblens.plan.workflows.selection import command_digest
+from joblens.plan.workflows.slurm import srun_signal
 from joblens.probes.provenance.program_files import shell_of_workflows
+
+
+def device_env(devices: tuple[str, ...]) -> dict[str, str]:
+    listed = ",".join(devices)
+    return {
+        "CUDA_VISIBLE_DEVICES": listed,
+        "HIP_VISIBLE_DEVICES": listed,
+        "NVIDIA_VISIBLE_DEVICES": listed,
+        "JOBLENS_GPUS": listed,
+    }
+
+
+# Words of these characters mean the same to every shell and to nobody else.
+_PLAIN = re.compile(r"[\w@%+=:,./ -]+", re.ASCII)
+_QUOTED = re.compile(r"[\w@%+=:,./ '-]+", re.ASCII)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+# What a shell does itself, or does differently from a program of that name.
+_SHELL_WORDS = frozenset(
+    ". : alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare "  # noqa: SIM905
+    "dirs disown do done elif else enable esac eval exec exit export fc fg fi for function getopts hash help "
+    "history if in jobs kill let local logout mapfile popd pushd read readarray readonly return select set "
+    "shift shopt source suspend then time times trap type typeset ulimit umask unalias unset until wait "
+    "while".split()
+)
+
+
+def command_line(
+    planned: PlannedJob, data: Mapping[str, Any], shell: str
+) -> tuple[str, bool, tuple[str, ...]]:
+    """Returns the line, whether a shell reads it, and what runs. InputError: user data cannot stand there."""
+    line = f"{planned.invocation_script} {planned.command}" if planned.invocation_script else planned.command
+    if "${user_data." in line:
+        line = put_user_data(line, data)
+    if not planned.invocation_script:
+        words = plain_words(line)
+        if words:
+            return line, False, words
+    return line, True, (shell, "-c", line)
+
+
+def plain_words(line: str) -> tuple[str, ...]:
+    """The words of a line that needs no shell; none: it does."""
+    if _PLAIN.fullmatch(line):
+        words = line.split()
+    elif _QUOTED.fullmatch(line) and line.count("'") % 2 == 0:
+        words = shlex.split(line)
+    else:
+        return ()
+    if not words or words[0] in _SHELL_WORDS or _ASSIGNMENT.match(words[0]):
+        return ()
+    return tuple(words)
+
 
 BESIDE = -1  # the index of commands that are no job of the plan
 _UNSAFE = re.compile(r"[^\w.,+@=~-]")

@@ -10,8 +10,17 @@ import signal
 import time
 from collections.abc import Collection, Mapping
 
-from joblens.agent.cgroups.leaf_group import LEAF, divide, enable_controllers, undo_division
-from joblens.agent.cgroups.placement import GROUP_HINT, GroupPlaces, find_places, is_job_group, shared_parent
+from joblens.agent.cgroups.placement import (
+    GROUP_HINT,
+    LEAF,
+    GroupPlaces,
+    divide,
+    enable_controllers,
+    find_places,
+    is_job_group,
+    shared_parent,
+    undo_division,
+)
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.probes.cgroup.layout import UNIFIED, CgroupLayout, read_layout
 from joblens.probes.proc.kernel_files import list_pids, subgroups

@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.cgroups.scope_terms import is_lingering, scope_terms
-from joblens.analysis.findings.endings import with_ending
+from joblens.agent.cgroups.systemd_scope import is_lingering, scope_terms
+from joblens.analysis.findings.job import with_ending
 from joblens.model.jobs.job import LOGOUT, SHUTDOWN, Outcome, Record, Status
 from joblens.probes.proc.kernel_files import read_text
 

@@ -1,9 +1,25 @@
-"""The places that a run has at a cluster, and which of its jobs they are for. Knows nothing but what it is
-told."""
+"""Allocations of a run at a cluster: asked for on a thread, matched to jobs, replaced when they end early,
+given up when they keep failing.
 
-from collections.abc import Callable, Collection
+An allocation that was cancelled, failed or came to the end of its time is replaced while jobs wait for it, so
+that as many keep working as were asked for. Ones that end within a minute say that something is wrong: after
+a few in a row no more are asked for as long as others work. Pure: the clock comes in.
+"""
 
-from joblens.model.clusters.placing import Placed
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from joblens.agent.runtime.loop import Loop
+from joblens.model.clusters.placement import AllocationEvent, Placed, PlaceState
+from joblens.model.errors import JoblensError
+from joblens.ports.cluster import ClusterBackend
+from joblens.runners.slurm.terms import seconds_asked
 
 
 class RunPlaces:
@@ -64,3 +80,220 @@ class RunPlaces:
         if placed.uuids:
             return [uuid for uuid in placed.uuids if uuid in waiting]
         return [uuid for uuid in waiting if queue_of(uuid) == placed.queue]
+
+
+_MOST = 3  # places of one job
+_MOST_NAMES = 5
+
+
+class FailedAllocation(Struct, frozen=True):
+    """All that ended for one reason, seen at the same look."""
+
+    hopeless: tuple[str, ...]  # jobs for which no other place is asked
+    why: str  # of them
+    warning: str  # of the others; '': there are none
+
+
+class AllocationRetryLimit:
+    def __init__(self, engine: str, name_of: Callable[[str], str]) -> None:
+        self._engine = engine
+        self._name_of = name_of
+        self._counts: Counter[str] = Counter()
+
+    def forget(self, uuid: str) -> None:
+        self._counts.pop(uuid, None)
+
+    def count(self, ended: Iterable[tuple[AllocationEvent, Sequence[str]]]) -> list[FailedAllocation]:
+        """`ended`: places, and the jobs that wait which each was for. A cluster or a node that goes away says
+        nothing of the jobs that it had: they may have any number of places."""
+        alike: dict[tuple[str, bool], dict[str, list[str]]] = {}
+        for news, uuids in ended:
+            if uuids:
+                key = (_words(news), news.is_by_others)
+                alike.setdefault(key, {})[news.job_id] = list(uuids)
+        return [
+            self._all_of(places, words, is_by_others=is_by_others)
+            for (words, is_by_others), places in alike.items()
+        ]
+
+    def _all_of(self, places: Mapping[str, list[str]], words: str, *, is_by_others: bool) -> FailedAllocation:
+        uuids = list(dict.fromkeys(uuid for some in places.values() for uuid in some))
+        if not is_by_others:
+            self._counts.update(uuids)
+        hopeless = tuple(uuid for uuid in uuids if self._counts[uuid] >= _MOST)
+        again = [uuid for uuid in uuids if self._counts[uuid] < _MOST]
+        how = f"ended before anything began there ({words})"
+        what = f"{self._named(places)} {how}"
+        its = what if len(places) == 1 else f"its place at {self._engine} {how}"
+        return FailedAllocation(
+            hopeless,
+            f"{its}, and so did {_MOST - 1} before it",
+            f"{what}: {self._listed(again)} placed again" if again else "",
+        )
+
+    def _named(self, places: Mapping[str, list[str]]) -> str:
+        if len(places) > 1:
+            return f"{len(places)} places at {self._engine}"
+        ((job_id, uuids),) = places.items()
+        return f"a place at {self._engine}" if job_id in uuids else f"{self._engine} job {job_id}"
+
+    def _listed(self, uuids: Sequence[str]) -> str:
+        names = ", ".join(map(self._name_of, uuids[:_MOST_NAMES]))
+        return names if len(uuids) <= _MOST_NAMES else f"{names}, … ({len(uuids)} jobs)"
+
+
+def _words(news: AllocationEvent) -> str:
+    return ": ".join(word for word in (news.word, news.reason) if word) or news.state.value
+
+
+_SETTLE_S = 2.0  # for jobs of a lost allocation to be queued again
+_SHORT_S = 60.0
+_MOST_SHORT = 3  # in a row
+_MOST_OF_ITS_TIME = 0.8  # an allocation that ends by itself before had nothing to do
+
+
+class Replacement(Struct, frozen=True):
+    queue: str
+    count: int  # 0: none is asked for
+    message: str
+
+
+class _Loss(Struct, frozen=True):
+    at_s: float
+    job_id: str
+    word: str
+
+
+class ReplacedAllocations:
+    def __init__(self, engine: str) -> None:
+        self._engine = engine
+        self._wanted: Counter[str] = Counter()  # allocations that are to serve each queue
+        self._began_at_s: dict[str, float] = {}
+        self._losses: dict[str, list[_Loss]] = {}
+        self._short: Counter[str] = Counter()  # that ended soon, in a row
+        self._stopped: set[str] = set()  # queues for which no more are asked
+
+    def added(self, placed: Placed, serving: int) -> None:
+        """`serving`: allocations of its queue, with this one."""
+        if _is_allocation(placed):
+            self._wanted[placed.queue] = max(self._wanted[placed.queue], serving)
+
+    def runs(self, job_id: str, now_s: float) -> None:
+        self._began_at_s.setdefault(job_id, now_s)
+
+    def ended(self, placed: Placed, news: AllocationEvent, now_s: float) -> None:
+        if not _is_allocation(placed):
+            return
+        began_at_s = self._began_at_s.pop(news.job_id, None)
+        lived_s = 0.0 if began_at_s is None else now_s - began_at_s
+        asked_s = seconds_asked(placed.placement.asked)
+        queue = placed.queue
+        if news.state is PlaceState.ENDED and (asked_s is None or lived_s < _MOST_OF_ITS_TIME * asked_s):
+            self._wanted[queue] -= 1  # it left by itself
+            return
+        self._short[queue] = self._short[queue] + 1 if lived_s < _SHORT_S else 0
+        self._losses.setdefault(queue, []).append(_Loss(now_s, news.job_id, news.word))
+
+    def due_at_s(self) -> float | None:
+        times = [loss.at_s + _SETTLE_S for losses in self._losses.values() for loss in losses]
+        return min(times, default=None)
+
+    def due(
+        self, waiting: Mapping[str, int], serving: Callable[[str], int], now_s: float
+    ) -> list[Replacement]:
+        """`waiting`: how many jobs wait in each queue; `serving`: how many allocations are left for it."""
+        found = []
+        for queue, losses in list(self._losses.items()):
+            ready = [loss for loss in losses if now_s >= loss.at_s + _SETTLE_S]
+            if not ready:
+                continue
+            self._losses[queue] = [loss for loss in losses if loss not in ready]
+            if not self._losses[queue]:
+                del self._losses[queue]
+            found += self._answer(queue, ready, waiting.get(queue, 0), serving(queue))
+        return found
+
+    def _answer(self, queue: str, losses: list[_Loss], waiting: int, serving: int) -> list[Replacement]:
+        if not waiting:
+            self._wanted[queue] = serving
+            return []
+        what = self._named(losses)
+        jobs = "1 job waits" if waiting == 1 else f"{waiting} jobs wait"
+        missing = min(self._wanted[queue] - serving, waiting)
+        if serving and self._short[queue] >= _MOST_SHORT:
+            self._wanted[queue] = serving
+            if queue in self._stopped:
+                return []
+            self._stopped.add(queue)
+            soon = f"{_MOST_SHORT} in a row ended within a minute"
+            return [Replacement(queue, 0, f"{what}; {soon}: no more are asked for, {serving} left")]
+        if not serving or missing <= 0:  # jobs that nothing serves are placed again as new ones are
+            return [Replacement(queue, 0, f"{what} while {jobs}: asking for another")]
+        another = "another" if missing == 1 else f"{missing} others"
+        return [Replacement(queue, missing, f"{what} while {jobs}: asking for {another}")]
+
+    def _named(self, losses: list[_Loss]) -> str:
+        words = ", ".join(dict.fromkeys(loss.word for loss in losses if loss.word)) or "gone"
+        if len(losses) == 1:
+            return f"allocation {losses[0].job_id} of {self._engine} ended ({words})"
+        return f"{len(losses)} allocations of {self._engine} ended ({words})"
+
+
+def _is_allocation(placed: Placed) -> bool:
+    """Not a worker that was started on this machine: nothing was asked of the cluster for it."""
+    return bool(placed.queue and not placed.uuids and placed.placement.asked)
+
+
+T = TypeVar("T")
+_PATIENCE_S = 30.0  # with a cluster that does not answer, at the end of a run
+
+
+class AsyncPlacer:
+    """One question after the other, in the order they were asked. Answers come on the loop."""
+
+    def __init__(self, placer: ClusterBackend, loop: Loop) -> None:
+        self._placer = placer
+        self._loop = loop
+        self._asked: SimpleQueue[
+            tuple[Callable[[ClusterBackend], Any], Callable[[Any], None], Callable[[JoblensError], None]]
+            | None
+        ] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="joblens-placing", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def ask(
+        self,
+        question: Callable[[ClusterBackend], T],
+        then: Callable[[T], None],
+        otherwise: Callable[[JoblensError], None] = lambda _: None,
+    ) -> None:
+        self._asked.put((question, then, otherwise))
+
+    def close(self, *, is_over: bool) -> None:
+        """The last that is asked, and at once: `wait` for it."""
+        self._asked.put((lambda placer: placer.close(is_over=is_over), lambda _: None, lambda _: None))
+        self._asked.put(None)
+
+    def wait(self) -> None:
+        """Returns when the cluster has been told, unless it does not answer."""
+        if self._thread.is_alive():
+            self._thread.join(_PATIENCE_S)
+
+    def _run(self) -> None:
+        while (asked := self._asked.get()) is not None:
+            question, then, otherwise = asked
+            try:
+                answer = question(self._placer)
+            except JoblensError as error:
+                self._loop.call(partial(otherwise, error))
+            except BaseException as error:  # noqa: BLE001 - a fault of joblens is told on the loop
+                self._loop.call(partial(_raise, error))
+                return
+            else:
+                self._loop.call(partial(then, answer))
+
+
+def _raise(error: BaseException) -> None:
+    raise error

@@ -9,17 +9,17 @@ from functools import partial
 
 from msgspec import Struct
 
-from joblens.agent.clusters.allocations import RunPlaces
-from joblens.agent.clusters.async_placer import AsyncPlacer
-from joblens.agent.clusters.failed_allocations import AllocationRetryLimit
-from joblens.agent.clusters.lost_tickets import RunLostTickets
-from joblens.agent.clusters.replaced_allocations import ReplacedAllocations
-from joblens.agent.queue.lost_workers import Journals
-from joblens.agent.queue.store_client import AsyncStoreClient
-from joblens.agent.queue.store_watch import StoreWatch
+from joblens.agent.clusters.allocations import (
+    AllocationRetryLimit,
+    AsyncPlacer,
+    ReplacedAllocations,
+    RunPlaces,
+)
+from joblens.agent.queue.lost_workers import Journals, RunLostTickets
+from joblens.agent.queue.store_client import AsyncStoreClient, StoreWatch
 from joblens.agent.session.context import AgentContext
 from joblens.engine.progress.allocations import PlaceOfJob, TellsWhy
-from joblens.model.clusters.placing import (
+from joblens.model.clusters.placement import (
     AllocationEvent,
     NodeCapacity,
     Placed,

@@ -10,17 +10,17 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.agent.attempts.hosts import QueueReports
 from joblens.agent.attempts.preparation import RUN_ATTEMPT_VARIABLES, PreparedAttempt
-from joblens.agent.attempts.reports import QueueReports
-from joblens.agent.clusters.calling import CallingByLabel, Ringing, RunCalling, WorkerCall
-from joblens.agent.clusters.lost_tickets import held_in_place
+from joblens.agent.clusters.notification import CallingByLabel, Ringing, RunCalling, WorkerCall
 from joblens.agent.clusters.placement import ClusterSide, PlacementEvents, RunPlacing
 from joblens.agent.measuring.outcome import not_started
-from joblens.agent.queue.endings import cut_off_with_place
+from joblens.agent.queue.lost_workers import held_in_place
+from joblens.agent.queue.outcomes import cut_off_with_place
 from joblens.agent.queue.store_client import AsyncStoreClient
 from joblens.agent.session.context import ALL_JOBS, AgentContext
 from joblens.analysis.findings.codes import Code
-from joblens.model.clusters.placing import NodeCapacity, PlaceEnding, PlacementRequest
+from joblens.model.clusters.placement import NodeCapacity, PlaceEnding, PlacementRequest
 from joblens.model.delivery import FormerWorker, Order, RetryLost, Ticket, WorkerActions, WorkerInfo
 from joblens.model.errors import LaunchError
 from joblens.model.jobs.job import Attempt, Job, Record, Status
@@ -29,8 +29,7 @@ from joblens.model.runs.plan import PlannedJob
 from joblens.model.runs.run import JobCancelled, RunFact
 from joblens.model.values.labels import queue_and_label, route_of, unserved_words
 from joblens.model.writes import CancelAsked, JobEnded, JobQueued, TicketMade, Write
-from joblens.ports.deliveries import Deliveries
-from joblens.ports.store import Store
+from joblens.ports.store import Deliveries, Store
 
 _SOONEST_S, _LATEST_S = 0.02, 0.2  # between looks: soon after something has ended, else seldom
 _LOOK_SHARE = 0.05  # of the time, at most, while it has to look often

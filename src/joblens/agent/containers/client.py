@@ -14,10 +14,16 @@ import time
 from types import FrameType
 from typing import NoReturn
 
-from joblens.agent.containers.making import REMOVE_S, JobContainer, Refused
-from joblens.agent.containers.order import ContainerOrder, container_env, order_from
-from joblens.agent.containers.refusal import REFUSED
-from joblens.agent.containers.signals import GIVE_UP, HANDED_ON, interrupts_by_key, is_deadly
+from joblens.agent.containers.container import REFUSED, REMOVE_S, JobContainer, Refused
+from joblens.agent.containers.protocol import (
+    GIVE_UP,
+    HANDED_ON,
+    ContainerOrder,
+    container_env,
+    interrupts_by_key,
+    is_deadly,
+    order_from,
+)
 from joblens.model.errors import ContainerError
 
 _ENGINE_PATIENCE_S = 5.0  # between the container's end and the engine's word about it

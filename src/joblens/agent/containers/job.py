@@ -1,29 +1,289 @@
-"""What is different about a job that runs in a container, for whoever looks after it: a session, one that
-took it over, or one that settles what is left of it."""
+"""Container job as its owner handles it: control groups, probes, network counters, signals and outcome."""
 
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
-from joblens.agent.containers.groups import make_container_groups, path_in_every_mount
-from joblens.agent.containers.network import NETWORK, ContainerNetworkProbe
-from joblens.agent.containers.note import note_path, remove_note
-from joblens.agent.containers.order import ContainerOrder, as_variables
-from joblens.agent.containers.probe import ContainerFactsProbe, ContainerProbe, NoteReader
-from joblens.agent.containers.signals import GIVE_UP
+from joblens.agent.cgroups.groups import GroupFactory, JobGroups
+from joblens.agent.cgroups.placement import GroupPlaces, find_places
+from joblens.agent.containers.protocol import (
+    GIVE_UP,
+    ContainerNote,
+    ContainerOrder,
+    as_variables,
+    note_path,
+    read_note,
+    remove_note,
+)
 from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan
 from joblens.agent.measuring.accounting import BY_TIMER, Accountant, Limits
 from joblens.agent.measuring.job_processes import JobProcesses
 from joblens.agent.measuring.outcome import Ending
-from joblens.model.jobs.details import Details
+from joblens.model.errors import AccountingUnavailable, ProbeError
+from joblens.model.jobs.details import ContainerFacts, Details
 from joblens.model.jobs.job import Job
 from joblens.ports.probe import Probe
-from joblens.probes.cgroup.layout import read_layout
+from joblens.probes.cgroup.layout import UNIFIED, CgroupLayout, read_layout
+from joblens.probes.cgroup.probe import CgroupProbe
+from joblens.probes.containers.info import description
+from joblens.probes.network.cgroup_network import FIELDS
 from joblens.probes.proc.kernel_files import list_pids
+
+
+def make_container_groups(name: str, parent: str | None = None) -> JobGroups | None:
+    """`parent`: a path below each mount. None: no such groups can be made by this user; the container is
+    then measured where the engine puts it."""
+    layout = read_layout()
+    try:
+        return _factory(layout, parent).create(name)
+    except (OSError, AccountingUnavailable):
+        return None
+
+
+def path_in_every_mount(groups: JobGroups) -> str:
+    """As an engine is told it; '' when the groups are not at one path."""
+    mounts = sorted(
+        {hierarchy.mount_point.rstrip("/") for hierarchy in read_layout().hierarchies.values()},
+        key=len,
+        reverse=True,
+    )
+    paths = set()
+    for directory in groups.paths.values():
+        mount = next((mount for mount in mounts if directory.startswith(f"{mount}/")), None)
+        if mount is None:
+            return ""
+        paths.add(directory.removeprefix(mount))
+    return paths.pop() if len(paths) == 1 else ""
+
+
+def _factory(layout: CgroupLayout, parent: str | None) -> GroupFactory:
+    if layout.kind == "cgroup-v2":
+        return GroupFactory.detect(parent, layout=layout, may_borrow=False)
+    path = _common_path(layout) if parent is None else parent.strip("/")
+    places = find_places(layout, path)
+    bases = {**places.bases, **places.spare}
+    for key, hierarchy in layout.hierarchies.items():
+        base = f"{hierarchy.mount_point.rstrip('/')}/{path}".rstrip("/")
+        if key not in bases and hierarchy.is_writable and os.access(base, os.W_OK | os.X_OK):
+            bases[key] = base
+    first = {UNIFIED: bases.pop(UNIFIED)} if UNIFIED in bases else {}
+    return GroupFactory(GroupPlaces(kind=places.kind, bases={**first, **bases}, gaps=places.gaps))
+
+
+def _common_path(layout: CgroupLayout) -> str:
+    """This process's own group where that is the same everywhere, so that its limits hold for containers
+    too; else the root, which is where engines put their containers."""
+    own = {
+        (hierarchy.directory or "?").removeprefix(hierarchy.mount_point).strip("/")
+        for hierarchy in layout.hierarchies.values()
+    }
+    return own.pop() if len(own) == 1 and "?" not in own else ""
+
+
+# What the kernel counts for the group alone in which it happened, not for those above it.
+_OF_ITS_OWN_GROUP = (
+    "cpu_periods",
+    "cpu_throttled_periods",
+    "cpu_throttled_usec",
+    "oom_kills",
+    "memory_limit_events",
+    "pids_limit_events",
+)
+# What it held the moment it ended. The engine takes its files away, and with them their page cache.
+_HELD_AT_ITS_END = (
+    "memory_current_bytes",
+    "memory_anon_bytes",
+    "memory_file_bytes",
+    "memory_kernel_bytes",
+    "memory_shmem_bytes",
+    "memory_file_mapped_bytes",
+    "memory_file_dirty_bytes",
+    "memory_file_writeback_bytes",
+)
+_NOT_YET = "the container's control group has not been seen"
+_GONE = "the container's control group was gone before its last numbers could be read"
+
+
+class NoteReader:
+    """The client's note, read again as long as it may change."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._note: ContainerNote | None = None
+
+    def latest(self) -> ContainerNote | None:
+        if self._note is None or not (self._note.has_ended and self._note.is_removed):
+            self._note = read_note(self._path) or self._note
+        return self._note
+
+
+class ContainerProbe:
+    """Totals come from the job's own groups, above those of the container: they are still there when the
+    container is gone. Where the engine put it elsewhere (`groups` None, or not used) they come from the
+    container's groups, and at its end from what its client read the moment it ended."""
+
+    name = "container"
+
+    def __init__(self, groups: JobGroups | None, notes: NoteReader) -> None:
+        self._notes = notes
+        self._ours = CgroupProbe(groups.paths, groups.kind) if groups is not None else None
+        self._own: CgroupProbe | None = None
+        self._lost_the_end = False
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        probe = self._counting()
+        return probe.sources if probe is not None else {}
+
+    @property
+    def unknown(self) -> Mapping[str, str]:
+        probe = self._counting()
+        return probe.unknown if probe is not None else {"cpu": _NOT_YET, "memory": _NOT_YET}
+
+    @property
+    def lower_bounds(self) -> Collection[str]:
+        return tuple(self.sources) if self._lost_the_end else ()
+
+    def read(self) -> dict[str, Any]:
+        note = self._notes.latest()
+        own = self._read_own(note)
+        if self._ours is None or (note is not None and note.groups and not note.is_below_ours):
+            fields = own
+        else:
+            fields = self._ours.read()
+            for name in (*_OF_ITS_OWN_GROUP, *(_HELD_AT_ITS_END if note and note.has_ended else ())):
+                if name in own:
+                    fields[name] = max(own[name], fields.get(name) or 0)
+        if note is not None and note.oom_killed:
+            fields["oom_kills"] = max(1, fields.get("oom_kills") or 0)
+        return fields
+
+    def close(self) -> None:
+        for probe in (self._ours, self._own):
+            if probe is not None:
+                probe.close()
+
+    def _counting(self) -> CgroupProbe | None:
+        note = self._notes.latest()
+        if note is not None and note.groups and not note.is_below_ours:
+            return self._own
+        return self._ours or self._own
+
+    def _read_own(self, note: ContainerNote | None) -> dict[str, Any]:
+        if note is None or not note.groups:
+            return {}
+        if note.has_ended:
+            self._lost_the_end = not note.last and not note.is_below_ours
+            return dict(note.last)
+        try:
+            if self._own is None:
+                self._own = CgroupProbe(note.groups, note.layout)
+            return self._own.read()
+        except ProbeError:  # it has just ended; its client is about to say so
+            return {}
+
+
+class ContainerFactsProbe:
+    """What is known of the container itself, told again whenever there is more."""
+
+    name = "container"
+    interval_s = 0.5
+
+    def __init__(self, notes: NoteReader) -> None:
+        self._notes = notes
+        self._told: ContainerNote | None = None
+
+    def read(self) -> Details:
+        note = self._notes.latest()
+        if note is None or not note.id or note == self._told:
+            return Details()
+        self._told = note
+        return Details(container=facts_of(note))
+
+    def close(self) -> None:
+        pass
+
+
+def facts_of(note: ContainerNote) -> ContainerFacts:
+    main = next(iter(note.groups.values()), "")
+    return ContainerFacts(
+        engine=note.engine,
+        engine_version=note.engine_version,
+        id=note.id,
+        image=note.image,
+        cgroup=note.groups.get("unified", main),
+        startup_s=note.startup_s,
+        overhead=note.overhead,
+        unknown=note.unknown,
+        **description(note),
+    )
+
+
+NETWORK = "network"
+_LATE = "from a moment after its start: the engine put the container into groups of its own"
+
+
+class ContainerNetworkProbe:
+    """`ours` counts at the job's group, above the container. An engine that put it elsewhere is found out
+    when it runs; then the same is counted at its own group, from that moment on. What was counted stays when
+    the group is gone."""
+
+    name = NETWORK
+
+    def __init__(self, ours: Probe, notes: NoteReader) -> None:
+        self._ours = ours
+        self._notes = notes
+        self._own: Probe | None = None
+        self._why_not = ""
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        if not self._is_elsewhere():
+            return self._ours.sources
+        own = self._own.sources if self._own is not None else {}
+        return {group: f"{source}, {_LATE}" for group, source in own.items()}
+
+    @property
+    def unknown(self) -> Mapping[str, str]:
+        if not self._is_elsewhere():
+            return self._ours.unknown
+        if self._own is not None:
+            return self._own.unknown
+        why = self._why_not or "the container had ended before its packets could be counted"
+        return dict.fromkeys(FIELDS, why)
+
+    def read(self) -> dict[str, Any]:
+        if not self._is_elsewhere():
+            return self._ours.read()
+        if self._own is None and not self._why_not:
+            self._open_own()
+        return self._own.read() if self._own is not None else {}
+
+    def close(self) -> None:
+        for probe in (self._ours, self._own):
+            if probe is not None:
+                probe.close()
+
+    def _is_elsewhere(self) -> bool:
+        note = self._notes.latest()
+        return note is not None and bool(note.groups) and not note.is_below_ours
+
+    def _open_own(self) -> None:
+        from joblens.probes.network.cgroup_network import CgroupNetworkProbe, count_as_guest
+
+        note = self._notes.latest()
+        if note is None or note.has_ended:
+            return
+        try:
+            self._own = CgroupNetworkProbe(note.groups[UNIFIED], count_as_guest)
+        except (KeyError, OSError, ProbeError) as error:
+            self._why_not = str(error) or type(error).__name__
+
 
 BY_ENGINE = "container engine"
 _CLIENT_PATIENCE_S = 20.0  # its own time limits are shorter

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from joblens.agent.containers.job import start_removal
-from joblens.agent.containers.note import note_path, noted, read_note, remove_note, write_note
+from joblens.agent.containers.protocol import note_path, noted, read_note, remove_note, write_note
 from joblens.model.errors import ContainerError
 from joblens.probes.containers.api import connect
 from joblens.probes.containers.info import JOB_LABEL

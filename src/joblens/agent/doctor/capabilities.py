@@ -1,27 +1,84 @@
-"""Capabilities of this machine: what joblens can measure and enforce here, tried as for a job."""
+"""Capabilities of this machine: what joblens can measure and enforce here, tried as for a job, and fixes
+for gaps.
+"""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
-from joblens.agent.doctor.accounting_trial import Trial, try_accounting
-from joblens.agent.doctor.containers import container_capabilities
-from joblens.agent.doctor.details import look_capabilities
-from joblens.agent.doctor.energy import energy_capabilities
-from joblens.agent.doctor.gap_fixes import fix_for_number
-from joblens.agent.doctor.gpu import gpu_capabilities
-from joblens.agent.doctor.group_advice import group_advice, io_advice, read_caller
-from joblens.agent.doctor.network import network_capabilities
-from joblens.agent.doctor.slurm import slurm_group_capability
+from joblens.agent.doctor.accounting import (
+    Trial,
+    group_advice,
+    io_advice,
+    read_caller,
+    slurm_group_capability,
+    try_accounting,
+)
+from joblens.agent.doctor.instruments import (
+    container_capabilities,
+    energy_capabilities,
+    gpu_capabilities,
+    look_capabilities,
+    network_capabilities,
+)
 from joblens.agent.measuring.accounting import Accountant
-from joblens.model.jobs.capability import SLOTS, Capability, Way
+from joblens.model.jobs.probe_choice import SLOTS, Capability, Way
 from joblens.ports.clock import Clock
+from joblens.probes.cgroup.counters import SEE_DOCTOR
 from joblens.probes.cgroup.layout import read_layout
-from joblens.probes.cgroup.sources import SEE_DOCTOR
 from joblens.probes.host.machine_load import HostProbe
-from joblens.probes.proc.field_groups import FIELD_GROUPS
 from joblens.probes.proc.process_tree import ProcessTreeProbe
+from joblens.probes.proc.readings import FIELD_GROUPS
+
+_V2_ALONE = "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1)"
+_PROC = "mount /proc, and let this user see its processes there (hidepid=0)"
+_NEWER_KERNEL = "a newer kernel"
+_ONLY_ON_V2 = ("memory_kernel_parts", "oom_events", "io", "io_ops", "io_devices")
+_KERNEL_FIXES = {
+    "cpu_pressure": "boot the kernel with psi=1",
+    "memory_pressure": "boot the kernel with psi=1",
+    "io_pressure": "boot the kernel with psi=1",
+    "memory_kernel_peak": "Linux 5.19 or later",
+    "memory_kernel": "Linux 5.18 or later",
+    "memory_swap": "boot the kernel with swapaccount=1",
+    "oom_kills": "Linux 4.13 or later",
+}
+
+
+def fix_for_number(
+    group: str,
+    kind: str,
+    *,
+    missing: Collection[str] = (),
+    group_advice: str = "",
+    io_advice: str = "",
+) -> str:
+    """For a group of sample fields on a machine of that cgroup kind where groups can be made. `missing`:
+    controllers that they lack; the advice says how to get them."""
+    if kind != "cgroup-v2" and group in _ONLY_ON_V2:
+        return _V2_ALONE
+    if kind == "cgroup-v1" and group.endswith("_pressure"):
+        return _V2_ALONE
+    if _controller(group) in missing:
+        return io_advice if _controller(group) == "io" else group_advice
+    if group.startswith(("host_", "open_files")) or group in ("io_calls", "memory_virtual", "processes"):
+        return _PROC
+    return _KERNEL_FIXES.get(group, _NEWER_KERNEL)
+
+
+def _controller(group: str) -> str:
+    """The cgroup controller that gives a group of fields; pressure needs none."""
+    if group.endswith("_pressure") or group == "cpu":
+        return ""
+    if group == "throttling":
+        return "cpu"
+    if group.startswith(("memory", "oom", "faults")):
+        return "memory"
+    if group.startswith(("pids", "threads")):
+        return "pids"
+    return "io" if group in ("io", "io_ops", "io_devices") else ""
+
 
 _LIMITS = ("cpus", "memory", "pids")
 _WITHOUT_KERNEL = {

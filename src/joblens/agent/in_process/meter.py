@@ -13,9 +13,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from joblens.agent.in_process.instruments import WindowInstruments
-from joblens.agent.in_process.usage import findings_of, usage_of
-from joblens.agent.in_process.window import Window
+from joblens.agent.in_process.window import Window, WindowInstruments, findings_of, usage_of
 from joblens.agent.measuring.window_measurement import Measurement
 from joblens.analysis.numbers.attribution import Counters, Identity, Segment, Snapshot, between, claim
 from joblens.model.jobs.details import Details

@@ -1,17 +1,109 @@
-"""One measurement under way inside the host program, and what is noted about it at every look."""
+"""Window of measurement inside a host program: its instruments, what is noted at every sample, and the
+usage it comes to.
+"""
 
+import contextlib
 import resource
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from joblens.agent.in_process.instruments import WindowInstruments
+from joblens.agent.instruments.table import DetailTaker, InstrumentSet, OtherProbes
+from joblens.agent.measuring.meter import COUNTERS
+from joblens.analysis.findings.codes import Code
 from joblens.analysis.numbers.attribution import NOTHING, Counters
-from joblens.analysis.numbers.memory_peak import Mark, step_peak
+from joblens.analysis.numbers.memory_peak import UNRECLAIMABLE, Mark, step_peak
+from joblens.analysis.numbers.usage import mean_unreclaimable, total_usage
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import USAGE_NUMBERS, Finding, Severity, Usage
 from joblens.model.jobs.sample import Sample
+from joblens.model.writes import DetailsTaken
 from joblens.probes.proc.own_tree import Level
+from joblens.probes.proc.processes import IO_FIELDS
+
+# Numbers of Usage that only instruments tell.
+NUMBERS = (
+    "network_rx_bytes",
+    "network_tx_bytes",
+    "network_rx_packets",
+    "network_tx_packets",
+    "gpu_memory_peak_bytes",
+    "gpu_busy_usec",
+    "gpu_energy_uj",
+    "energy_package_uj",
+    "energy_dram_uj",
+    "co2_mg",
+    "instructions",
+    "cycles",
+    "cpu_migrations",
+)
+
+
+_NEWS_A_WRITE = 16  # each replaces the one before it
+
+
+class WindowInstruments:
+    """`read` and `look` are called with every sample, by one thread at a time."""
+
+    def __init__(self, uuid: str, opened: InstrumentSet) -> None:
+        self._news: deque[DetailsTaken] = deque()
+        self._others = OtherProbes(opened.probes)
+        self._taker = DetailTaker(uuid, opened.details, self._news.extend)
+        self._base: dict[str, int] = {}
+
+    @property
+    def details(self) -> Details:
+        return self._taker.latest
+
+    def read(self) -> dict[str, Any]:
+        """Sample fields; counters since they were first read."""
+        fields = self._others.read()
+        for name in COUNTERS.intersection(fields):
+            fields[name] = max(0, fields[name] - self._base.setdefault(name, fields[name]))
+        return fields
+
+    def take_news(self) -> list[DetailsTaken]:
+        """Details that nobody has taken yet, from any thread."""
+        taken: deque[DetailsTaken] = deque(maxlen=_NEWS_A_WRITE)
+        with contextlib.suppress(IndexError):  # none is left, or another thread has just taken the last
+            while True:
+                taken.append(self._news.popleft())
+        return list(taken)
+
+    def look(self, *, final: bool = False) -> None:
+        self._taker.tick(final=final)
+
+    def add_to(self, usage: Usage, samples: Sequence[Sample]) -> Usage:
+        """`usage` with what the instruments have seen, and why the rest is not known."""
+        sources, reasons, lower = self._others.origins()
+        told = total_usage(
+            samples,
+            None,
+            accounting="in-process",
+            sources=sources,
+            unknown=reasons,
+            lower_bounds=lower,
+        )
+        known = {name: value for name in NUMBERS if (value := getattr(told, name)) is not None}
+        # CPU, memory and I/O of a host program have sources of their own.
+        more = {group: source for group, source in told.sources.items() if group not in usage.sources}
+        unknown = usage.unknown | {name: told.unknown[name] for name in NUMBERS if name in told.unknown}
+        return replace(
+            usage,
+            **known,
+            sources=usage.sources | more if known else usage.sources,
+            unknown={name: why for name, why in unknown.items() if name not in known},
+            lower_bounds=usage.lower_bounds + tuple(name for name in told.lower_bounds if name in known),
+        )
+
+    def close(self) -> None:
+        self._others.close()
+        self._taker.close()
+
 
 _MOST_KEPT = 4096
 
@@ -146,3 +238,174 @@ class Window(Struct, eq=False, kw_only=True):
             open_files=level.open_files,
             **others,
         )
+
+
+_KIB = 1024
+_NOTICEABLE_USEC = 20_000  # CPU below this is not worth a finding
+_NOT_ASKED = "not asked for"
+_NO_GROUP = "the host program's control group holds more than this measurement"
+
+
+def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
+    """`level` as it stood at the end; `has_children`: some were alive then."""
+    waited = resource.getrusage(resource.RUSAGE_CHILDREN)
+    numbers: dict[str, int | None] = {
+        "cpu_total_usec": window.used.cpu_usec,
+        "cpu_user_usec": min(window.used.cpu_user_usec, window.used.cpu_usec),
+        "cpu_system_usec": max(0, window.used.cpu_usec - window.used.cpu_user_usec),
+        "faults_minor": window.used.faults_minor,
+        "faults_major": window.used.faults_major,
+        "memory_mean_bytes": _mean_memory(window),
+        "memory_file_peak_bytes": window.file_peak_bytes,
+        "processes_peak": window.processes_peak,
+        "threads_peak": window.threads_peak,
+        "open_files_peak": window.open_files_peak,
+        **{name: getattr(window.used, name) for name in IO_FIELDS},
+    }
+    lower = _lower_counters(window)
+    has_waited = waited.ru_minflt > window.base_waited.ru_minflt
+    lower += _add_memory(numbers, window, level, waited, has_waited=has_waited)
+    if has_waited or has_children:
+        lower.append("processes_peak")
+    has_switches = not (has_children or window.had_children or window.rivals)
+    if has_switches:
+        numbers |= _context_switches(window, waited)
+    unknown = {
+        name: _NOT_ASKED if name in NUMBERS else _NO_GROUP
+        for name in USAGE_NUMBERS
+        if numbers.get(name) is None
+    }
+    if not has_switches:
+        for name in ("context_switches_voluntary", "context_switches_involuntary"):
+            unknown[name] = "told by the kernel only of processes that were waited for, and not by thread"
+    usage = Usage(
+        **{name: value for name, value in numbers.items() if value is not None},
+        sources=_sources(window, has_switches=has_switches),
+        unknown=unknown,
+        lower_bounds=tuple(lower),
+        estimates=(),
+        memory_peak_basis=UNRECLAIMABLE,
+        shared=bool(window.rivals) or _is_beside_earlier_children(window),
+    )
+    return usage if window.instruments is None else window.instruments.add_to(usage, window.kept)
+
+
+def findings_of(window: Window) -> tuple[Finding, ...]:
+    """Said only where numbers could not be told apart."""
+    said: list[str] = []
+    if window.has_rival_on_thread:
+        said.append("another measurement ran on the same thread at the same time, so both hold its CPU time")
+    if window.estimated_usec > _NOTICEABLE_USEC:
+        said.append(
+            f"{window.estimated_usec / 1e6:.2f} s of child processes' CPU time is an estimate:"
+            " children of overlapping measurements ended together"
+        )
+    if window.unclaimed_usec > _NOTICEABLE_USEC:
+        said.append(
+            f"{window.unclaimed_usec / 1e6:.2f} s of CPU time of threads without a measurement"
+            " during the overlap is in no record"
+        )
+    if window.has_thread_ended:
+        said.append("the thread it was started on ended before it did")
+    if not window.rivals and _is_beside_earlier_children(window):
+        said.append("child processes of the enclosing measurement were running when it began")
+    if not said:
+        return ()
+    return (
+        Finding(
+            code=Code.SHARED,
+            severity=Severity.INFO,
+            text="Measurements overlapped in one process: " + "; ".join(said) + ".",
+            advice="Run such work as a command of its own (joblens.run) to have it counted apart.",
+        ),
+    )
+
+
+def _mean_memory(window: Window) -> int:
+    """Unlike a job that is launched, a host program is all there at its first sample and at its last."""
+    return mean_unreclaimable(window.kept, window.kept) or 0
+
+
+def _lower_counters(window: Window) -> list[str]:
+    if not window.rivals:
+        return []
+    # I/O of children that were waited for is added to the process as a whole.
+    lower = [*IO_FIELDS]
+    if window.unclaimed_usec > _NOTICEABLE_USEC or window.has_thread_ended:
+        lower += ["cpu_total_usec", "cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_major"]
+    return lower
+
+
+def _add_memory(
+    numbers: dict[str, int | None],
+    window: Window,
+    level: Level,
+    waited: resource.struct_rusage,
+    *,
+    has_waited: bool,
+) -> list[str]:
+    """-> what is only a lower bound."""
+    own_bytes, own_is_exact = window.own_bytes(level)
+    largest = max(window.largest_bytes, own_bytes)
+    is_exact, spike_bytes = own_is_exact, 0
+    # A child's own figure begins with the size of the process it was forked from, which is us: it is the
+    # child's only when it is above what we ever were. And it is the largest of all children ever waited for.
+    child_bytes = waited.ru_maxrss * _KIB
+    if child_bytes > level.own_peak_bytes and waited.ru_maxrss > window.base_waited.ru_maxrss:
+        largest, is_exact = max(largest, child_bytes), True
+        # The files that it mapped are known of a child that was seen.
+        spike = step_peak(window.child_mark, Mark(child_bytes))
+        spike_bytes = child_bytes if spike is None else spike.least
+    numbers["memory_largest_process_bytes"] = largest
+    numbers["memory_peak_bytes"] = max(window.peak_bytes, spike_bytes)
+    lower = [] if is_exact else ["memory_largest_process_bytes"]
+    was_alone = window.processes_peak == 1 and not has_waited
+    if not (is_exact and was_alone) or window.peak_is_lower_bound:
+        lower.append("memory_peak_bytes")
+    return lower
+
+
+def _context_switches(window: Window, waited: resource.struct_rusage) -> dict[str, int | None]:
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "context_switches_voluntary": own.ru_nvcsw
+        + waited.ru_nvcsw
+        - window.base_own.ru_nvcsw
+        - window.base_waited.ru_nvcsw,
+        "context_switches_involuntary": own.ru_nivcsw
+        + waited.ru_nivcsw
+        - window.base_own.ru_nivcsw
+        - window.base_waited.ru_nivcsw,
+    }
+
+
+def _is_beside_earlier_children(window: Window) -> bool:
+    return bool(window.enclosing) and window.had_children
+
+
+def _sources(window: Window, *, has_switches: bool) -> dict[str, str]:
+    if window.rivals:
+        cpu = "CPU clock of its thread and of the children that thread started, while others overlapped"
+        faults = "/proc/self/task/TID/stat and its children, while others overlapped"
+        io = "/proc/self/task/TID/io and living children, while others overlapped"
+    else:
+        cpu = faults = "getrusage of the process and of children waited for; living children's CPU clocks"
+        faults = "getrusage of the process and of children waited for; /proc/PID/stat of living children"
+        io = "/proc/self/io, which takes over what is waited for, and /proc/PID/io of living children"
+    memory = "/proc/PID/status of the host program and its descendants"
+    sources = {
+        "cpu": cpu,
+        "faults": faults,
+        "io": io,
+        "io_calls": io,
+        "memory_peak": f"samples of {memory}, high-water marks where they rose, less file pages",
+        "memory_file_peak": f"RssFile in {memory}, the largest of one process",
+        "memory_largest_process": f"high-water marks in {memory}, getrusage of children",
+        "memory_parts": memory,
+        "processes": "/proc/PID/task/TID/children",
+        "threads": "/proc/PID/stat",
+        "open_files": "/proc/PID/fd",
+    }
+    if has_switches:
+        sources["context_switches"] = "getrusage of the process and of children waited for"
+    return sources

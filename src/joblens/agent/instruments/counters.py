@@ -1,7 +1,6 @@
 """Processor and scheduler counters of one job."""
 
-from joblens.agent.instruments.missing import missing
-from joblens.agent.instruments.table import Instruments, Watched
+from joblens.agent.instruments.table import Instruments, Watched, missing
 from joblens.ports.probe import DetailProbe, Probe
 from joblens.probes.host.perf_counters import PerfCountersProbe
 

@@ -1,10 +1,9 @@
 """The machine's energy counters, for one job. Most virtual machines have none, so that is found out before
 anything else is imported."""
 
-from joblens.agent.instruments.missing import MissingProbe
-from joblens.agent.instruments.table import Instruments, Watched
+from joblens.agent.instruments.table import Instruments, MissingProbe, Watched
 from joblens.ports.probe import Probe
-from joblens.probes.host.energy_signs import NO_ZONES, has_zones
+from joblens.probes.proc.hardware_presence import NO_ZONES, has_zones
 
 _FIELDS = ("host_energy_package_uj", "host_energy_dram_uj")
 

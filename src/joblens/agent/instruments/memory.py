@@ -8,13 +8,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.agent.instruments.table import Instruments, Watched
+from joblens.agent.instruments.table import Instruments, Watched, pause_ns
 from joblens.agent.runtime.driver_thread import DriverThread
-from joblens.agent.runtime.measuring_budget import pause_ns
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.details import Details, MemoryDepth
 from joblens.ports.probe import DetailProbe, Probe
-from joblens.probes.memory.depth import look_at_memory, memory_group
+from joblens.probes.cgroup.memory_detail import look_at_memory, memory_group
 
 _FIRST_AFTER_S = 0.5  # a program has to be loaded before there is something to see
 _SHORTEST_PAUSE_S = 5.0

@@ -1,12 +1,14 @@
-"""What one job sends and receives."""
+"""Network instrument: what one job sends and receives, also after its owner was killed."""
 
 import time
 from collections.abc import Mapping
 
-from joblens.agent.instruments.missing import MissingProbe
-from joblens.agent.instruments.table import Instruments, Watched
+from joblens.agent.instruments.table import Instruments, MissingProbe, Watched, missing, not_asked_for
+from joblens.model.jobs.job import Job
+from joblens.model.jobs.probe_choice import INSTRUMENTS
 from joblens.ports.probe import Probe
 from joblens.probes.network.cgroup_network import (
+    FIELDS,
     CgroupNetworkProbe,
     count_as_guest,
     count_here,
@@ -14,7 +16,6 @@ from joblens.probes.network.cgroup_network import (
     v2_group,
 )
 from joblens.probes.network.interfaces import InterfacesProbe
-from joblens.probes.network.traffic_code import FIELDS
 
 
 def open_probe(watched: Watched, _instruments: Instruments) -> Probe:
@@ -46,3 +47,24 @@ def network_counted(groups: Mapping[str, str]) -> Probe:
     probe = CgroupNetworkProbe(group, go_on_counting)
     probe.close_descriptor()
     return probe
+
+
+_KILLED = "joblens was killed while it looked at the job, and nobody went on"
+
+
+def left_instruments(job: Job, groups: Mapping[str, str]) -> tuple[Probe, ...]:
+    """The kernel has gone on counting packets; of the others there is only the reason."""
+    if not job.monitor:
+        return ()
+    left: list[Probe] = []
+    for name, instrument in INSTRUMENTS.items():
+        if not instrument.groups:
+            continue
+        is_wanted = job.probes is None or name in job.probes
+        if is_wanted and name == "network":
+            left.append(network_counted(groups))
+            continue
+        stand_in = missing(name, _KILLED) if is_wanted else not_asked_for(name)
+        assert isinstance(stand_in, MissingProbe)
+        left.append(stand_in)
+    return tuple(left)

@@ -1,26 +1,226 @@
-"""What is measured of a job beside its groups: network, GPUs, energy, processor counters, threads …
+"""Instruments of a job beside its control groups: the table of them, their budget, and stand-ins for those
+that are missing.
 
 Each instrument is a row in `_MAKERS`: its probe lives in a file of its own, is imported when the first job
-wants it, and one that cannot be had leaves the reason in the record. Nothing here raises."""
+wants it, and one that cannot be had leaves the reason in the record. Nothing here raises.
+"""
 
 import contextlib
 import importlib
 import os
 import threading
+import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from joblens.agent.instruments.missing import missing, not_asked_for
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Job
 from joblens.model.jobs.probe_choice import ALL_PROBES, DEFAULT_PROBES, INSTRUMENTS
 from joblens.model.jobs.sample import GpuReading
+from joblens.model.writes import DetailsTaken
 from joblens.ports.probe import DetailProbe, Driver, Probe
 
-if TYPE_CHECKING:  # most jobs are over before a driver is needed
+if TYPE_CHECKING:
     from joblens.agent.runtime.driver_thread import DriverThread
+
+
+# Of one core, for one job …
+_SHARE = 1 / 2000
+# … and for so many: what more of them take comes out of the share of each.
+_FULL_SHARES = 8
+
+# Of CPU time: for the first looks at a job, which find all there is to be seen; a short one has no others.
+_FREE_NS = 20_000_000
+
+# What this process measures: everyone who looks at a job is in it for as long.
+MEASURED: set[object] = set()
+
+
+def pause_ns(cost_ns: int, spent_ns: int | None = None) -> int:
+    """How long to look no more at a job after a look that took so much CPU time. `spent_ns`: what all looks
+    have taken so far, this one included, by someone who begins with much to find."""
+    jobs = max(1.0, len(MEASURED) / _FULL_SHARES)
+    if spent_ns is not None and spent_ns <= _FREE_NS / jobs:
+        return 0
+    return int(cost_ns / _SHARE * jobs)
+
+
+class MissingProbe:
+    def __init__(self, name: str, unknown: Mapping[str, str]) -> None:
+        """`unknown`: group of numbers -> why."""
+        self.name = name
+        self.sources: Mapping[str, str] = {}
+        self.unknown = unknown
+
+    def read(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class MissingDetails:
+    interval_s = 1e6  # it will have nothing new to say
+
+    def __init__(self, name: str, unknown: Mapping[str, str]) -> None:
+        """`unknown`: part of the details -> why."""
+        self.name = name
+        self._details = Details(unknown=dict(unknown))
+
+    def read(self) -> Details:
+        return self._details
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def missing(name: str, why: str) -> MissingProbe | MissingDetails:
+    """For the instrument of that name."""
+    instrument = INSTRUMENTS[name]
+    if instrument.detail:
+        return MissingDetails(name, {instrument.detail: why})
+    return MissingProbe(name, dict.fromkeys(instrument.groups, why))
+
+
+def not_asked_for(name: str) -> MissingProbe | MissingDetails:
+    return missing(name, f"not asked for: {name} is not among the job's probes")
+
+
+class OtherProbes:
+    def __init__(self, probes: Sequence[Probe] = ()) -> None:
+        self._probes = tuple(probes)
+        self._failures: dict[str, str] = {}  # probe -> why it cannot be read
+
+    def __iter__(self) -> Iterator[Probe]:
+        return iter(self._probes)
+
+    def read(self) -> dict[str, Any]:
+        """Sample fields as the kernel counts them, of all that could be read."""
+        fields: dict[str, Any] = {}
+        for probe in self._probes:
+            try:
+                fields.update(probe.read())
+                self._failures.pop(probe.name, None)  # what is well again is no reason any more
+            except Exception as error:  # noqa: BLE001 - told in the record
+                self._failures[probe.name] = _told(error)
+        return fields
+
+    def origins(self) -> tuple[dict[str, str], dict[str, str], set[str]]:
+        """-> (where numbers are read, why others are unknown, which may be too low)"""
+        sources: dict[str, str] = {}
+        unknown: dict[str, str] = {}
+        lower: set[str] = set()
+        for probe in self._probes:
+            with contextlib.suppress(Exception):  # a broken one has nothing to say about itself
+                given = dict(probe.sources)
+                failure = self._failures.get(probe.name)
+                why = dict(probe.unknown) if failure is None else dict.fromkeys(given, failure)
+                sources |= given
+                unknown |= why
+                lower.update(getattr(probe, "lower_bounds", ()))
+        return sources, unknown, lower
+
+    def close(self) -> None:
+        for probe in self._probes:
+            with contextlib.suppress(Exception):  # what one of them has left open is all that is lost
+                probe.close()
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+_NOTHING = Details()
+
+
+class DetailTaker:
+    """`tick` is called with every sample, on the sampler's thread."""
+
+    def __init__(
+        self,
+        uuid: str,
+        probes: Sequence[DetailProbe],
+        put: Callable[[list[DetailsTaken]], object],
+        earlier: Details = _NOTHING,
+    ) -> None:
+        """`earlier`: what another process has taken of the job."""
+        self._uuid = uuid
+        self._probes = tuple(probes)
+        self._put = put
+        self._due_ns = dict.fromkeys((probe.name for probe in probes), 0)
+        self._spent_ns = dict(self._due_ns)
+        self.latest = earlier
+
+    def tick(self, *, final: bool = False) -> None:
+        """`final`: the job is about to be taken away; everyone looks once more."""
+        now_ns = time.monotonic_ns()
+        if final:
+            for probe in self._probes:
+                with contextlib.suppress(Exception):  # then what was seen before has to do
+                    look_again(probe)
+        taken = [
+            self._look(probe, now_ns, final=final)
+            for probe in self._probes
+            if final or now_ns >= self._due_ns[probe.name]
+        ]
+        news = _NOTHING
+        for details in taken:
+            if details is not _NOTHING and details != _NOTHING:
+                news = news.updated(details)
+        self._tell(news)
+
+    def _tell(self, news: Details) -> None:
+        if news != _NOTHING:
+            self.latest = self.latest.updated(news)
+            self._put([DetailsTaken(self._uuid, news)])
+
+    def end(self) -> Details:
+        """The job is over, and others may be in its place already: nobody looks at it once more, but what is
+        at hand is taken, and its threads have ended. -> all that was seen"""
+        news = _NOTHING
+        for probe in self._probes:
+            if hasattr(probe, "read_last"):
+                news = news.updated(self._look(probe, 0, final=True))
+        threads = self.latest.threads
+        if threads is not None and any(use.is_alive for use in threads.threads):
+            ended = tuple(replace(use, is_alive=False) for use in threads.threads)
+            news = news.updated(Details(threads=replace(threads, threads=ended)))
+        self._tell(news)
+        return self.latest
+
+    def close(self) -> None:
+        for probe in self._probes:
+            with contextlib.suppress(Exception):  # what one of them has left open is all that is lost
+                probe.close()
+
+    def _look(self, probe: DetailProbe, now_ns: int, *, final: bool) -> Details:
+        cpu_before_ns = time.thread_time_ns()
+        try:
+            details = read_last(probe) if final else probe.read()
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from looking
+            details = Details(unknown={probe.name: str(error) or type(error).__name__})
+        cost_ns = time.thread_time_ns() - cpu_before_ns
+        spent_ns = self._spent_ns[probe.name] = self._spent_ns[probe.name] + cost_ns
+        pause = max(int(probe.interval_s * 1e9), pause_ns(cost_ns, spent_ns))
+        self._due_ns[probe.name] = now_ns + pause
+        return details
+
+
+def look_again(probe: DetailProbe) -> None:
+    """Of one that hands out what another thread has seen: that one looks once more, right now."""
+    look: Callable[[], None] | None = getattr(probe, "look_again", None)
+    if look is not None:
+        look()
+
+
+def read_last(probe: DetailProbe) -> Details:
+    """Its last look."""
+    read: Callable[[], Details] = getattr(probe, "read_last", probe.read)
+    return read()
+
 
 __all__ = ["ALL_PROBES", "DEFAULT_PROBES", "NO_INSTRUMENTS", "InstrumentSet", "Instruments", "Watched"]
 

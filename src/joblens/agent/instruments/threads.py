@@ -70,7 +70,7 @@ def _files_of(pid: int) -> dict[str, bytes]:
 def open_probe(watched: Watched, _instruments: Instruments) -> DetailProbe:
     if watched.main_pid is not None:
         return ThreadsFromTheStart(watched, watched.main_pid)
-    from joblens.probes.proc.proc_files import USEC_PER_TICK
+    from joblens.probes.proc.kernel_files import USEC_PER_TICK
     from joblens.probes.proc.threads import ThreadsProbe
 
     since_boot_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000

@@ -1,4 +1,4 @@
-"""The owner's end of a launcher process."""
+"""Launcher process from its owner's end, and whether this process is itself inside a job."""
 
 import _socket
 import marshal
@@ -10,13 +10,16 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.agent.launcher import launcher
+from joblens.agent.launcher.launcher import main_of
 from joblens.model.errors import (
     CommandNotExecutable,
     CommandNotFound,
     LauncherLost,
     LaunchError,
+    ProbeError,
 )
-from joblens.model.jobs.exit_usage import ExitUsage
+from joblens.model.jobs.job import ExitUsage
+from joblens.probes.proc.kernel_files import parse_stat
 
 _MAX_MESSAGE = 1 << 17
 _PIECE = 1 << 16  # of a description that is larger than a socket takes at once
@@ -219,3 +222,28 @@ def exit_usage_of(totals: Any) -> ExitUsage:
     """A launcher's totals as a value."""
     assert isinstance(totals, tuple)
     return ExitUsage(**dict(zip(launcher.TOTALS, totals, strict=True)))
+
+
+_LAUNCHERS = tuple(main_of(module).encode() for module in ("launcher", "slot_launcher"))
+
+
+def is_inside_a_job(proc: str = "/proc") -> bool:
+    """By its ancestors, not by its environment: a notification has the job's id too, and is not in it."""
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            if _is_launcher(_read(f"{proc}/{pid}/cmdline")):
+                return True
+            pid = parse_stat(_read(f"{proc}/{pid}/stat")).parent_pid
+        except (OSError, ValueError, ProbeError):
+            return False
+    return False
+
+
+def _is_launcher(command_line: bytes) -> bool:
+    return any(word.endswith(_LAUNCHERS) for word in command_line.split(b"\0"))
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()

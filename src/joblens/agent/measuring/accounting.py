@@ -19,7 +19,7 @@ from joblens.probes.host.machine_load import HostProbe
 from joblens.probes.proc.kernel_files import read_text
 from joblens.probes.proc.process_tree import ProcessTreeProbe
 from joblens.probes.proc.processes import ProcessesProbe
-from joblens.probes.proc.recent import RecentReading
+from joblens.probes.proc.readings import RecentReading
 
 if TYPE_CHECKING:  # most machines need no scope
     from joblens.agent.cgroups.systemd_scope import OwnScope
@@ -161,7 +161,7 @@ class Accountant:
         if self._parent is not None or not self._lacks_memory():
             self._why_no_scope = ""
             return
-        from joblens.agent.cgroups.scope_terms import scope_terms
+        from joblens.agent.cgroups.systemd_scope import scope_terms
 
         terms = scope_terms(read_layout())
         if terms.refusal:
@@ -251,7 +251,7 @@ def place_on_cpus(job: Job) -> Limits:
     is bound by its engine."""
     if not job.cpu_list or job.container is not None:
         return Limits()
-    from joblens.model.values.cpu_lists import parse_cpu_list
+    from joblens.model.values.units import parse_cpu_list
 
     return Limits(enforced_by={"cpu_list": BY_AFFINITY}, affinity=parse_cpu_list(job.cpu_list))
 

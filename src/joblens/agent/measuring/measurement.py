@@ -1,19 +1,50 @@
-"""What is measured of one job, by whoever looks after it: samples and details to the store, and what they
-add up to."""
+"""Measurement of one job: samples and details to the store, and limits that no kernel enforces.
+
+Memory is what cannot be reclaimed, as everywhere. No limit of the address space stands in for it: programs
+reserve far more than they use, and one that is refused memory ends in its own way instead of being killed.
+"""
 
 from collections.abc import Callable, Sequence
 
-from joblens.agent.instruments.details import DetailTaker
+from joblens.agent.instruments.table import DetailTaker
 from joblens.agent.measuring.meter import JobMeter
 from joblens.agent.runtime.recorder import Recorder
-from joblens.analysis.numbers.running import RunningSummary
+from joblens.analysis.numbers.rates import unreclaimable_bytes
+from joblens.analysis.numbers.sample_buffer import RunningSummary
+from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.details import Details
-from joblens.model.jobs.exit_usage import ExitUsage
-from joblens.model.jobs.job import Job
+from joblens.model.jobs.job import ExitUsage, Job
 from joblens.model.jobs.sample import Sample
 from joblens.model.writes import DetailsTaken, SamplesTaken
 from joblens.ports.probe import DetailProbe
+
+CALM_S = 0.1  # between looks
+CLOSE_S = 0.05  # where the next one may already come too late
+_CLOSE_PART = 0.5  # of its limit
+
+
+class LimitWatch:
+    """One job's. `interval_s` is how soon it should be looked at again."""
+
+    def __init__(self, memory_bytes: int | None = None, pids: int | None = None) -> None:
+        self.interval_s = CALM_S
+        self._memory_bytes = memory_bytes
+        self._pids = pids
+
+    def __bool__(self) -> bool:
+        return self._memory_bytes is not None or self._pids is not None
+
+    def judge(self, sample: Sample) -> EndCause | None:
+        """What it has to be ended for."""
+        used = unreclaimable_bytes(sample)
+        if used is not None and self._memory_bytes is not None:
+            if used > self._memory_bytes:
+                return EndCause.MEMORY_LIMIT
+            self.interval_s = CLOSE_S if used > _CLOSE_PART * self._memory_bytes else CALM_S
+        if self._pids is not None and (sample.threads or 0) > self._pids:
+            return EndCause.PIDS_LIMIT
+        return None
 
 
 class Measurement:

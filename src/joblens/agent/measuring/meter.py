@@ -5,9 +5,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joblens.agent.instruments.other_probes import OtherProbes
-from joblens.agent.runtime.measuring_budget import MEASURED, pause_ns
-from joblens.model.jobs.exit_usage import ExitUsage
+from joblens.agent.instruments.table import MEASURED, OtherProbes, pause_ns
+from joblens.model.jobs.job import ExitUsage
 from joblens.model.jobs.sample import DeviceIo, Sample
 from joblens.ports.clock import Clock
 from joblens.ports.probe import Probe

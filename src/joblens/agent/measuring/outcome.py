@@ -9,16 +9,15 @@ from msgspec.structs import replace
 
 from joblens.agent.measuring.meter import JobMeter
 from joblens.agent.terminal.output import OutputFiles
-from joblens.analysis.findings.all_findings import findings_for
+from joblens.analysis.findings.job import findings_for
 from joblens.analysis.numbers.profile import detailed_profile, real_spacing_s
-from joblens.analysis.numbers.reasons import NO_GRID_FACTOR
-from joblens.analysis.numbers.running import RunningSummary
+from joblens.analysis.numbers.rates import NO_GRID_FACTOR
+from joblens.analysis.numbers.sample_buffer import RunningSummary
 from joblens.analysis.numbers.usage import GROWING, total_usage
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.details import Details
-from joblens.model.jobs.exit_usage import ExitUsage
-from joblens.model.jobs.job import USAGE_NUMBERS, Job, Outcome, Record, Status, Usage
+from joblens.model.jobs.job import USAGE_NUMBERS, ExitUsage, Job, Outcome, Record, Status, Usage
 from joblens.model.jobs.sample import Sample
 from joblens.model.redaction.secrets import redact_text
 
@@ -120,7 +119,7 @@ def measured_outcome(
             has_end=origins.has_end,
         )
     if record.job.grid_co2_g_per_kwh is not None or usage.unknown.get("co2_mg") != NO_GRID_FACTOR:
-        from joblens.analysis.numbers.energy import with_co2
+        from joblens.analysis.numbers.attribution import with_co2
 
         usage = with_co2(usage, record.job.grid_co2_g_per_kwh)
     outcome = verdict(ending, usage, record.job)

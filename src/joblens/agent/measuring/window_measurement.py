@@ -3,8 +3,7 @@
 from msgspec import Struct
 
 from joblens.model.jobs.details import Details
-from joblens.model.jobs.finding import Finding
-from joblens.model.jobs.job import Usage
+from joblens.model.jobs.job import Finding, Usage
 from joblens.model.jobs.sample import Sample
 
 

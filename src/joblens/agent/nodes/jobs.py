@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from joblens.model.clusters.allocation import NodeDoors
 from joblens.model.jobs.job import Job
-from joblens.ports.node_agents import NodeAgents
+from joblens.ports.cluster import NodeAgents
 
 if TYPE_CHECKING:  # most jobs run nowhere near a cluster
     from joblens.agent.nodes.job import MultiNodeJob

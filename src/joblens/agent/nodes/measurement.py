@@ -7,18 +7,16 @@ import threading
 from joblens.agent.instruments.table import NO_INSTRUMENTS, Instruments, Watched
 from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant, limit
 from joblens.agent.measuring.job_processes import signal_each
-from joblens.agent.measuring.limit_watch import CALM_S, CLOSE_S, LimitWatch
+from joblens.agent.measuring.measurement import CALM_S, CLOSE_S, LimitWatch
 from joblens.agent.measuring.meter import JobMeter
 from joblens.agent.measuring.outcome import origins_of, origins_so_far
-from joblens.agent.nodes.messages import NodeOrder
-from joblens.agent.nodes.task_joining import join_or_follow
-from joblens.analysis.numbers.running import RunningSummary
+from joblens.agent.nodes.protocol import NodeOrder, join_or_follow
+from joblens.analysis.numbers.sample_buffer import RunningSummary
 from joblens.analysis.numbers.usage import total_usage
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.details import NodePart
-from joblens.model.jobs.exit_usage import NOTHING_REAPED
-from joblens.model.jobs.job import Job, Requirements
+from joblens.model.jobs.job import NOTHING_REAPED, Job, Requirements
 from joblens.ports.clock import Clock
 from joblens.probes.cgroup.probe import CgroupProbe
 from joblens.probes.host.machine_load import HostProbe

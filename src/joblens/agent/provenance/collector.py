@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from joblens.agent.provenance.command_kind import CommandKind
-from joblens.model.jobs.job import Attempt, Job, Record, is_of_workflow
-from joblens.model.jobs.provenance import Provenance, digest_of
-from joblens.model.jobs.run_link import FileStamp
-from joblens.model.redaction.lasting_env import is_lasting_env
+from joblens.model.jobs.details import Provenance, digest_of
+from joblens.model.jobs.job import Attempt, FileStamp, Job, Record, is_of_workflow
+from joblens.model.redaction.names import is_lasting_env
 from joblens.model.writes import JobStarted, ProvenanceSeen, Write
 from joblens.probes.host.machine_load import HostFacts
-from joblens.probes.provenance.file_marks import Mark, are_unchanged
-from joblens.probes.provenance.program_files import shell_of_workflows, starting_words
+from joblens.probes.provenance.program_files import Mark, are_unchanged, shell_of_workflows, starting_words
 
 if TYPE_CHECKING:
     from joblens.agent.provenance.parts import ProvenanceParts
@@ -141,7 +139,7 @@ class ProvenanceCollector:
             if asked.wants_digests and self._waits_for(asked.has_inputs):
                 outcome = replace(outcome, inputs=asked.inputs)
         if job.outputs or (not is_of_workflow(job) and (len(job.argv) > 1 or job.is_shell)):
-            from joblens.agent.provenance.job_files import outputs_of
+            from joblens.agent.provenance.parts import outputs_of
 
             outputs = outputs_of(job, job.cwd, attempt.started_at_us, self._largest)
             if outputs:
@@ -214,8 +212,7 @@ class ProvenanceCollector:
             self._thread = thread
 
     def _run(self) -> None:
-        from joblens.agent.provenance.job_files import with_digest
-        from joblens.agent.provenance.parts import ProvenanceParts
+        from joblens.agent.provenance.parts import ProvenanceParts, with_digest
 
         parts = ProvenanceParts(*self._about)
         while True:

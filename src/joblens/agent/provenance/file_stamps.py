@@ -10,8 +10,8 @@ from functools import partial
 from queue import SimpleQueue
 
 from joblens.agent.runtime.loop import Loop
-from joblens.model.jobs.run_link import FileStamp
-from joblens.model.values.digests import sha256
+from joblens.model.jobs.job import FileStamp
+from joblens.model.values.ids import sha256
 
 _READ_AT_ONCE = 1 << 16
 LARGEST_READ = 256 << 20  # beyond, size and time have to do: reading would delay the job for too long

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from joblens.model.delivery import Order
 from joblens.model.errors import CommandNotFound
-from joblens.spec.formats.words import any_of
+from joblens.spec.formats.positions import any_of
 
 _CHECK_S = 30.0
 

@@ -9,14 +9,13 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from joblens.agent.queue.store_client import AsyncStoreClient
-from joblens.agent.queue.store_watch import lease_now_s
+from joblens.agent.queue.store_client import AsyncStoreClient, lease_now_s
 from joblens.agent.session.context import AgentContext
 from joblens.model.delivery import Claim, Holding, Renewal, WorkerInfo
 from joblens.model.errors import BrokerError, JoblensError
 from joblens.model.jobs.job import Record, Status
-from joblens.ports.broker import Notifier
-from joblens.ports.deliveries import Deliveries
+from joblens.ports.store import Deliveries
+from joblens.ports.workers import Notifier
 
 _RENEWALS_A_LEASE = 4
 _RENEW_BUSY_S, _RENEW_IDLE_S = 1.0, 5.0  # at the latest; who wants a job to end is heard of by it, too

@@ -1,20 +1,169 @@
-"""Looks for tickets that nobody works on: those of workers that are gone are taken back, for somebody to
-take; those that the store believes to be this worker's own, and that it knows nothing of, are given back."""
+"""Lost workers: their tickets are taken back, and what their jobs left on this machine is killed and
+removed first.
+"""
 
+import contextlib
+import os
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from queue import SimpleQueue
+from typing import TypeGuard
 
 from msgspec import Struct
 
+from joblens.agent.containers.job import start_removal
+from joblens.agent.containers.protocol import note_path, read_note
+from joblens.agent.measuring.job_processes import end_marked
 from joblens.agent.queue.leases import Keeper, TicketKeeping
-from joblens.agent.queue.leftovers import Leftovers
-from joblens.agent.queue.lost_claims import is_lost, workers_ended_here
-from joblens.agent.queue.store_client import AsyncStoreClient
-from joblens.agent.queue.store_watch import StoreWatch
-from joblens.model.delivery import Holding, WorkerInfo
-from joblens.model.jobs.job import Status
-from joblens.ports.deliveries import Deliveries
+from joblens.agent.queue.store_client import AsyncStoreClient, StoreWatch
+from joblens.agent.recovery.settlement import standing_groups
+from joblens.agent.runtime.loop import Loop
+from joblens.agent.runtime.ownership import is_gone, is_here, is_within_reach
+from joblens.model.delivery import Claim, Holding, WorkerInfo
+from joblens.model.errors import JoblensError
+from joblens.model.jobs.job import Attempt, Owner, Status
+from joblens.ports.store import Deliveries
 from joblens.probes.host.machine_load import HostFacts
+
+PID_NAMESPACE = "pid_namespace"  # among the facts of a worker
+
+
+def workers_ended_here(workers: Iterable[WorkerInfo], host: HostFacts) -> frozenset[str]:
+    """Names of those that are known to be gone from this machine."""
+    return frozenset(worker.name for worker in workers if _has_ended_here(worker, host))
+
+
+def is_lost(holding: Holding, dead: frozenset[str], *, may_judge: bool) -> bool:
+    """`dead`: workers that are known to be gone. `may_judge`: whoever asks has had the store for a whole
+    lease; before that, others may simply not have come to renew theirs after the same outage."""
+    return holding.worker in dead or (may_judge and holding.expired_us > 0)
+
+
+def end_processes_left(uuid: str, attempt: Attempt | None, host: HostFacts) -> None:
+    """Of an attempt whose worker is gone: its leash has ended it, unless its launcher was killed as well. The
+    groups have to be joblens' own, and the processes bear the job's mark."""
+    if not was_left_here(attempt, host) or not is_within_reach(attempt.owner, host):
+        return
+    groups = standing_groups(attempt)
+    if groups is not None:
+        with contextlib.suppress(JoblensError, OSError):
+            groups.kill()
+            groups.remove()
+    end_marked(uuid)
+
+
+def container_left(uuid: str, attempt: Attempt | None, spool_dir: str, host: HostFacts) -> str | None:
+    """The note on the container of such an attempt that is not known to be removed."""
+    if not was_left_here(attempt, host):
+        return None
+    path = note_path(spool_dir, uuid)
+    note = read_note(path)
+    return path if note is not None and note.engine and not note.is_removed else None
+
+
+def was_left_here(attempt: Attempt | None, host: HostFacts) -> TypeGuard[Attempt]:
+    """Whether it ran on this machine and its owner is gone."""
+    return attempt is not None and is_here(attempt.owner, host) and is_gone(attempt.owner, host)
+
+
+def remove_container(uuid: str, path: str) -> None:
+    """It goes by the job's id, which the next attempt has as well. Whoever removes it has time limits."""
+    pid = start_removal(path, uuid)
+    if pid is not None:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+def _has_ended_here(worker: WorkerInfo, host: HostFacts) -> bool:
+    """Only what this kernel itself knows: other machines may have the same name."""
+    owner = Owner(
+        worker.host, worker.pid, worker.start_ticks, worker.boot_id, worker.facts.get(PID_NAMESPACE, 0)
+    )
+    return is_here(owner, host) and is_within_reach(owner, host) and is_gone(owner, host)
+
+
+class Leftovers:
+    """One after the other."""
+
+    def __init__(self, spool_dir: str, host: HostFacts, loop: Loop) -> None:
+        self._spool_dir = spool_dir
+        self._host = host
+        self._loop = loop
+        self._asked: SimpleQueue[tuple[str, Attempt, Callable[[], None]]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._waiting = 0
+        self._lock = threading.Lock()
+
+    @property
+    def is_busy(self) -> bool:
+        return self._waiting > 0
+
+    def may_exist(self, attempt: Attempt | None) -> bool:
+        """Returns at once."""
+        return was_left_here(attempt, self._host)
+
+    def take_away(self, uuid: str, attempt: Attempt | None, then: Callable[[], None] = lambda: None) -> None:
+        """`then` is called on the loop."""
+        if not was_left_here(attempt, self._host):
+            self._loop.call(then)
+            return
+        with self._lock:
+            self._waiting += 1
+        self._asked.put((uuid, attempt, then))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="joblens-leftovers", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            uuid, attempt, then = self._asked.get()
+            with contextlib.suppress(Exception):  # the job must not wait for ever for its cleanup
+                end_processes_left(uuid, attempt, self._host)
+                path = container_left(uuid, attempt, self._spool_dir, self._host)
+                if path is not None:
+                    remove_container(uuid, path)
+            with self._lock:
+                self._waiting -= 1
+            self._loop.call(then)
+
+
+class ClearedClaims:
+    """On the loop."""
+
+    def __init__(
+        self, leftovers: Leftovers, keeping: TicketKeeping, then: Callable[[Claim, float], None]
+    ) -> None:
+        self._leftovers = leftovers
+        self._keeping = keeping
+        self._then = then
+        self._claims: dict[str, Claim] = {}
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def __contains__(self, uuid: str) -> bool:
+        return uuid in self._claims
+
+    def clear(self, claim: Claim, asked_at_s: float) -> None:
+        uuid = claim.job.uuid
+        self._claims[uuid] = claim
+        self._keeping.hold(claim, asked_at_s)
+        self._leftovers.take_away(uuid, claim.lost_attempt, partial(self._has_cleared, claim, asked_at_s))
+
+    def _has_cleared(self, claim: Claim, asked_at_s: float) -> None:
+        if self._claims.get(claim.job.uuid) is claim:  # else it was let go of meanwhile
+            del self._claims[claim.job.uuid]
+            self._then(claim, asked_at_s)
+
+    def give_back(self, uuid: str) -> None:
+        self._keeping.give_back({uuid: self._claims.pop(uuid).fence})
+
+    def give_back_all(self) -> None:
+        self._keeping.give_back({uuid: claim.fence for uuid, claim in self._claims.items()})
+        self._claims.clear()
+
 
 _LOOKS_A_LEASE = 6
 _LEAST_S, _MOST_S = 0.5, 5.0
@@ -149,3 +298,68 @@ class LostWorkers:
 
     def _could_not_look(self) -> None:
         self.is_looking = False
+
+
+PLACE = "place"  # among the facts of a worker: the cluster's own id of where it runs
+
+
+class RunLostTickets:
+    def __init__(self, watch: StoreWatch, host: HostFacts, journals: Journals) -> None:
+        self._watch = watch
+        self._host = host
+        self._journals = journals
+
+    def take_back_expired(self, own: Collection[str], deliveries: Deliveries) -> int:
+        """Leases that have run out, and workers that are seen to be gone from this machine."""
+        held = self._held(own, deliveries)
+        if not held:
+            return 0
+        dead = workers_ended_here(deliveries.workers(), self._host)
+        if any(one.worker in dead for one in held):
+            # It may have ended jobs whose outcome the store has not heard of.
+            if not self._journals.bring_in_left_behind():
+                dead = frozenset()  # then by their leases
+            held = self._held(own, deliveries)
+        lost = [one for one in held if is_lost(one, dead, may_judge=self._watch.may_judge)]
+        return self._take_back(lost, deliveries)
+
+    def _held(self, own: Collection[str], deliveries: Deliveries) -> list[Holding]:
+        self._watch.answered(deliveries.now_us())
+        held = deliveries.holdings(of=own)
+        self._watch.answered(deliveries.now_us())
+        return held
+
+    def take_back_of_place(
+        self, job_id: str, named: Collection[str], own: Collection[str], deliveries: Deliveries
+    ) -> int:
+        """The cluster says that the place is no more. `named`: jobs that it says were there."""
+        held = deliveries.holdings(of=own)
+        if not held:
+            return 0
+        places = {worker.name: _place_of(worker) for worker in deliveries.workers()}
+        lost = [one for one in held if _was_there(one, places.get(one.worker, ""), job_id, named)]
+        return self._take_back(lost, deliveries)
+
+    def _take_back(self, lost: Iterable[Holding], deliveries: Deliveries) -> int:
+        return sum(deliveries.take_back(one.uuid, one.fence) is not None for one in lost)
+
+
+def held_in_place(deliveries: Deliveries, uuids: Collection[str], job_id: str) -> list[Holding]:
+    """Returns the tickets of these jobs that workers in the allocation of this id hold."""
+    held = deliveries.holdings(of=uuids)
+    places = {worker.name: _place_of(worker) for worker in deliveries.workers()} if held else {}
+    return [one for one in held if _was_there(one, places.get(one.worker, ""), job_id, uuids)]
+
+
+def _place_of(worker: WorkerInfo) -> str:
+    return str(worker.facts.get(PLACE, ""))
+
+
+def _was_there(holding: Holding, place: str, job_id: str, named: Collection[str]) -> bool:
+    """Where a job was placed twice a worker elsewhere may have it. One of an array is of the whole array."""
+    attempt = holding.attempt
+    if not place and attempt is not None and attempt.placement is not None:
+        place = attempt.placement.job_id
+    if place:
+        return place == job_id or place.startswith(f"{job_id}_")
+    return holding.uuid in named

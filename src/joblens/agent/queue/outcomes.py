@@ -1,16 +1,86 @@
-"""What the record of a job that ran on a worker tells beside that of any other."""
+"""Outcomes of a worker's jobs: what their records tell, ends before the start or with the allocation, and
+the delay before they are written.
 
+A cluster that ends a place tells every process in it at once, the jobs too. One that ends cleanly when it is
+told looks like one that is done, and the worker may learn of that before it knows that it was told itself. So
+it waits before it writes how a job ended; should it be told meanwhile, others run the job again.
+"""
+
+import glob
+import hashlib
 import os
-from collections.abc import Callable
+import stat
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.provenance.artifacts import collect_artifacts
-from joblens.agent.queue.claimed_jobs import ClaimedJob
+from joblens.agent.queue.claimed_jobs import ClaimedJob, WorkerPlan
+from joblens.agent.runtime.loop import Loop
+from joblens.agent.runtime.recorder import Recorder, uuid_of
 from joblens.agent.terminal.output import STDERR, STDOUT, tail_of
-from joblens.analysis.findings.deliveries import taken_up_again
-from joblens.model.jobs.job import Outcome, Placement, Record
+from joblens.analysis.findings.codes import taken_up_again
+from joblens.analysis.findings.job import with_ending
+from joblens.model.clusters.placement import PlaceEnding
+from joblens.model.delivery import Claim, RetryLost
+from joblens.model.jobs.job import Artifact, Attempt, Job, Outcome, Placement, Record, Status
 from joblens.model.redaction.secrets import redact_text
+from joblens.model.writes import JobEnded, Write
+
+MOST_FILES = 1000
+_LARGEST_READ = 64 << 20  # of one file: more is not read for its digest
+_MOST_READ = 256 << 20  # of all: whoever waits for the outcome is not to wait for long
+_CLOCK_SLACK_NS = 20_000_000  # a file system's clock lags behind by a tick of the kernel
+
+
+def collect_artifacts(folder: str, patterns: Sequence[str], started_at_us: int) -> tuple[Artifact, ...]:
+    """Regular files below `folder` that match and were changed since the start, by their names. `**` goes
+    through folders; what lies elsewhere, or is reached through a link that leads out, is not looked at."""
+    if not patterns or not folder:
+        return ()
+    root = os.path.realpath(folder)
+    newest_before_ns = started_at_us * 1000 - _CLOCK_SLACK_NS
+    found: dict[str, Artifact] = {}
+    left_to_read = _MOST_READ
+    for path in _matching(root, patterns):
+        name = os.path.relpath(path, root)
+        if name in found or not _is_inside(path, root):
+            continue
+        try:
+            status = os.stat(path)
+            if not stat.S_ISREG(status.st_mode) or status.st_mtime_ns < newest_before_ns:
+                continue
+            is_read = status.st_size <= min(_LARGEST_READ, left_to_read)
+            digest = _digest(path) if is_read else ""
+        except OSError:
+            continue  # it has gone, or is not ours to read
+        left_to_read -= status.st_size if is_read else 0
+        found[name] = Artifact(_as_text(name), status.st_size, digest)
+        if len(found) == MOST_FILES:
+            break
+    return tuple(found[name] for name in sorted(found))
+
+
+def _matching(root: str, patterns: Sequence[str]) -> Iterator[str]:
+    for pattern in patterns:
+        if not os.path.isabs(pattern):
+            yield from glob.iglob(os.path.join(glob.escape(root), pattern), recursive=True)
+
+
+def _is_inside(path: str, root: str) -> bool:
+    return os.path.realpath(path).startswith(root.rstrip("/") + "/")
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _as_text(name: str) -> str:
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+
 
 TAIL_BYTES = 4000
 
@@ -60,3 +130,148 @@ class WorkedOutcomes:
 
 def _tail(logs_dir: str, name: str) -> str:
     return redact_text(tail_of(os.path.join(logs_dir, name), TAIL_BYTES)) if logs_dir else ""
+
+
+def count_of_jobs(count: int) -> str:
+    return f"{count} job{'' if count == 1 else 's'}"
+
+
+def must_not_run_twice(claim: Claim) -> bool:
+    return claim.ticket.retry_lost is RetryLost.NEVER
+
+
+def is_spent(plan: WorkerPlan, claim: Claim, attempt: Attempt | None, now_us: int) -> bool:
+    """Whether a job that goes back has had one of its deliveries."""
+    if attempt is None:
+        return False
+    return must_not_run_twice(claim) or has_filled(plan, attempt.started_at_us, now_us)
+
+
+def has_filled(plan: WorkerPlan, began_us: int, now_us: int) -> bool:
+    """Whether a job has had most of the time of a worker that a cluster ends: with another one like it the
+    same would happen again, and again. It counts as a delivery, of which a job has only so many."""
+    return plan.is_timed and 2 * (now_us - began_us) > now_us - plan.info.started_at_us
+
+
+def would_be_lost(plan: WorkerPlan, claim: Claim, began_us: int | None, now_us: int) -> bool:
+    """Whether a job that began here and goes back would not run again."""
+    if began_us is None:
+        return False
+    is_last = claim.fence >= claim.ticket.most_deliveries
+    return must_not_run_twice(claim) or (is_last and has_filled(plan, began_us, now_us))
+
+
+def ended_with_place(job: Job, outcome: Outcome, ending: PlaceEnding) -> Outcome:
+    """Returns the outcome of a job that the cluster ended together with its allocation, however the process
+    itself ended: with an exit code, by a signal, or by its worker."""
+    is_timeout = ending.status is Status.TIMEOUT
+    if is_timeout and outcome.status is Status.SUCCESS:
+        return outcome
+    changed = replace(
+        outcome,
+        status=ending.status,
+        reason=ending.reason,
+        error=ending.text,
+        exit_code=job.timeout_exit_code if is_timeout else outcome.exit_code,
+    )
+    return with_ending(job, changed)
+
+
+def cut_off_with_place(job: Job, attempt: Attempt | None, ending: PlaceEnding, now_us: int) -> Outcome:
+    """Returns the outcome of a job whose worker could not write one."""
+    began_us = now_us if attempt is None else attempt.started_at_us
+    outcome = Outcome(
+        status=ending.status, ended_at_us=now_us, duration_s=max(0, now_us - began_us) / 1_000_000
+    )
+    return ended_with_place(job, outcome, ending)
+
+
+def cancelled_before_start(now_us: int, worker: str) -> Outcome:
+    return Outcome(
+        status=Status.CANCELLED,
+        ended_at_us=now_us,
+        duration_s=0.0,
+        reason="not-started",
+        error="cancelled before it began",
+        worker=worker,
+    )
+
+
+Rewrite = Callable[[str, Outcome], Outcome]  # by the job's uuid
+
+
+class _Held(Struct):
+    due_s: float
+    writes: list[Write]
+
+
+class OutcomeDelay:
+    def __init__(self, hold_s: float, recorder: Recorder, loop: Loop) -> None:
+        self._hold_s = hold_s
+        self._recorder = recorder
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._held: dict[str, _Held] = {}  # by job, the first to end first
+        self._is_open = self._is_frozen = False
+        self._rewrite: Rewrite | None = None
+        recorder.sieve = self.sift
+
+    def sift(self, batch: Sequence[Write]) -> list[Write]:
+        """-> what is to be written now. All that belongs to an end stays with it, in its order."""
+        now_s = time.monotonic()
+        ended = {write.uuid for write in batch if isinstance(write, JobEnded)}
+        passed: list[Write] = []
+        with self._lock:
+            had = len(self._held)
+            for write in batch:
+                uuid = uuid_of(write)
+                if uuid in self._held or (uuid in ended and not self._is_open):
+                    held = self._held.setdefault(uuid, _Held(now_s + self._hold_s, []))
+                    held.writes.append(write)
+                else:
+                    passed.append(write)
+            is_new = len(self._held) > had
+            due = [uuid for uuid, held in self._held.items() if self._is_due(held, now_s)]
+            kept = [write for uuid in due for write in self._held.pop(uuid).writes]
+        if is_new:
+            self._loop.call(lambda: None)  # it has something to wake up for
+        return [self._rewritten(write) for write in kept + passed]
+
+    def _is_due(self, held: _Held, now_s: float) -> bool:
+        return self._is_open or (not self._is_frozen and held.due_s <= now_s)
+
+    def _rewritten(self, write: Write) -> Write:
+        if self._rewrite is None or not isinstance(write, JobEnded):
+            return write
+        return replace(write, outcome=self._rewrite(write.uuid, write.outcome))
+
+    def freeze(self) -> None:
+        """Writes no end until `release` or `open`: why the place ends is being asked for."""
+        self._is_frozen = True
+
+    def release(self, rewrite: Rewrite | None = None) -> None:
+        """Writes ends again, as `rewrite` has them."""
+        self._rewrite = rewrite
+        self._is_frozen = False
+        self._recorder.put([])
+
+    def catch(self, but: Collection[str] = ()) -> list[str]:
+        """-> the jobs whose ends were not written yet, and will not be. `but`: not these"""
+        with self._lock:
+            uuids = [uuid for uuid in self._held if uuid not in but]
+            for uuid in uuids:
+                del self._held[uuid]
+        return uuids
+
+    def open(self) -> None:
+        """From now on nothing is kept back."""
+        self._is_open = True
+
+    # ---- timed -----------------------------------------------------------------------------------------
+
+    def next_wake_s(self) -> float | None:
+        with self._lock:
+            return None if self._is_frozen else next((held.due_s for held in self._held.values()), None)
+
+    def wake(self) -> None:
+        self._recorder.put([])

@@ -12,12 +12,13 @@ from functools import partial
 from msgspec.structs import replace
 
 from joblens.agent.measuring.outcome import not_started
-from joblens.agent.queue.broker_presence import BrokerPresence
-from joblens.agent.queue.capacity import WorkerCapacity
-from joblens.agent.queue.claimed_jobs import ClaimedJob
-from joblens.agent.queue.claiming import Claimed, Claiming
-from joblens.agent.queue.clearing import ClearedClaims
-from joblens.agent.queue.endings import (
+from joblens.agent.queue.capacity import WorkerCapacity, WorkerHosts
+from joblens.agent.queue.claimed_jobs import ClaimedJob, Fences, WorkerPlan, WorkerView
+from joblens.agent.queue.claims import BrokerPresence, Claimed, Claiming, TicketSearch
+from joblens.agent.queue.leases import TicketKeeping
+from joblens.agent.queue.lost_workers import ClearedClaims, Journals, Leftovers, LostWorkers, look_every_s
+from joblens.agent.queue.outcomes import (
+    OutcomeDelay,
     cancelled_before_start,
     count_of_jobs,
     ended_with_place,
@@ -25,26 +26,18 @@ from joblens.agent.queue.endings import (
     must_not_run_twice,
     would_be_lost,
 )
-from joblens.agent.queue.hosts import WorkerHosts
-from joblens.agent.queue.leases import TicketKeeping
-from joblens.agent.queue.leftovers import Leftovers
-from joblens.agent.queue.lost_workers import Journals, LostWorkers, look_every_s
-from joblens.agent.queue.outcome_delay import OutcomeDelay
-from joblens.agent.queue.served_runs import ServedRuns
-from joblens.agent.queue.store_client import AsyncStoreClient
-from joblens.agent.queue.store_watch import StoreWatch
-from joblens.agent.queue.ticket_search import TicketSearch
-from joblens.agent.queue.worker_plan import Fences, WorkerPlan, WorkerView
+from joblens.agent.queue.store_client import AsyncStoreClient, StoreWatch
+from joblens.agent.queue.worker_actions import ServedRuns
 from joblens.agent.runtime.loop import Timed
 from joblens.agent.session.context import AgentContext
-from joblens.model.clusters.placing import PlaceEnding
+from joblens.model.clusters.placement import PlaceEnding
 from joblens.model.delivery import Claim
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.jobs.job import Attempt, Job, Outcome, Record, Status
 from joblens.model.redaction.secrets import SecretValues
 from joblens.model.writes import JobEnded
-from joblens.ports.broker import Notifier
-from joblens.ports.deliveries import Deliveries
+from joblens.ports.store import Deliveries
+from joblens.ports.workers import Notifier
 
 
 class QueueWorker:

@@ -15,12 +15,10 @@ from msgspec import Struct
 
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.measuring.outcome import not_started
-from joblens.agent.recovery.adopted import AdoptedJob
-from joblens.agent.recovery.orphans import Recovery
-from joblens.agent.recovery.settling import Circumstances, Seen
-from joblens.agent.recovery.sweeping import sweep
-from joblens.agent.runtime.locks import SupervisorLock, alone
-from joblens.agent.runtime.owners import waits_here
+from joblens.agent.recovery.adoption import AdoptedJob
+from joblens.agent.recovery.orphans import Recovery, sweep
+from joblens.agent.recovery.settlement import Circumstances, Seen
+from joblens.agent.runtime.ownership import SupervisorLock, alone, waits_here
 from joblens.agent.runtime.payload import Payload, read_payload, remove_payload
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.session import JobSession

@@ -11,19 +11,15 @@ from collections.abc import Sequence
 
 from joblens.agent.attempts.preparation import AttemptMaker, PreparedAttempt, RunSetup
 from joblens.agent.clusters.tickets import QueueSide
+from joblens.agent.provenance.datasets import RunDatasets
 from joblens.agent.provenance.file_stamps import FileStamps
 from joblens.agent.recovery.orphans import Recovery
-from joblens.agent.runs.added_jobs import AddedJobs, JobsQuestion
-from joblens.agent.runs.datasets import RunDatasets
-from joblens.agent.runs.facts import News, RunFacts
+from joblens.agent.runs.facts import AddedJobs, JobsQuestion, News, RunFacts, RunInbox
 from joblens.agent.runs.hosts import RunHosts
-from joblens.agent.runs.in_flight import InFlightAttempts
-from joblens.agent.runs.inbox import RunInbox
-from joblens.agent.runs.signals import RunSignals
-from joblens.agent.runs.starts import RunStarts
-from joblens.agent.runs.view import RunView
-from joblens.agent.runs.view_feed import ViewFeed
-from joblens.agent.runtime.run_folder import RunFolder
+from joblens.agent.runs.in_flight import InFlightAttempts, RunStarts
+from joblens.agent.runs.view import RunView, ViewFeed
+from joblens.agent.runtime.loop import RunSignals
+from joblens.agent.runtime.output_folders import RunFolder
 from joblens.agent.session.context import AgentContext
 from joblens.engine.schedule.events import (
     AskForJobs,
@@ -49,8 +45,7 @@ from joblens.engine.schedule.events import (
 )
 from joblens.engine.schedule.retries import NOT_STARTED
 from joblens.engine.schedule.schedule import Schedule
-from joblens.model.jobs.job import Outcome, Record, Status
-from joblens.model.jobs.run_link import FileStamp
+from joblens.model.jobs.job import FileStamp, Outcome, Record, Status
 from joblens.model.runs.run import (
     ActionRan,
     DatasetFinalized,

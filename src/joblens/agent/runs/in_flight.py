@@ -1,8 +1,15 @@
-"""What a run has handed over and what has not ended yet."""
+"""In-flight attempts of a run: started by the schedule, handed over, not ended yet."""
+
+import time
+from collections import deque
+from collections.abc import Callable
 
 from msgspec import Struct
 
+from joblens.agent.provenance.file_stamps import FileStamps
 from joblens.engine.schedule.events import RunActionCommand, RunRecovery, StartAttempt
+from joblens.model.jobs.job import FileStamp
+from joblens.model.runs.plan import Plan
 
 
 class InFlightAttempt(Struct):
@@ -39,3 +46,59 @@ class InFlightAttempts(dict[str, InFlightAttempt]):
         )
         parts = [f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count]
         return " and ".join(parts) or "0 jobs"
+
+
+class RunStarts:
+    def __init__(
+        self,
+        plan: Plan,
+        stamps: FileStamps,
+        hand_over: Callable[[StartAttempt, tuple[FileStamp, ...]], None],
+    ) -> None:
+        self._plan = plan
+        self._stamps = stamps
+        self._hand_over = hand_over
+        self._every_s = plan.execution.staggered_start_s
+        self._in_line: deque[StartAttempt] = deque()
+        self._next_s = 0.0
+        self._reading: dict[int, StartAttempt] = {}
+
+    def add(self, start: StartAttempt) -> None:
+        if self._every_s > 0:
+            self._in_line.append(start)
+            self.wake()
+        else:
+            self._read(start)
+
+    def take_out(self, index: int) -> StartAttempt | None:
+        """It is not to be started any more. None: it has been handed over."""
+        for start in self._in_line:
+            if start.index == index:
+                self._in_line.remove(start)
+                return start
+        return self._reading.pop(index, None)
+
+    def next_wake_s(self) -> float | None:
+        return self._next_s if self._in_line else None
+
+    def wake(self) -> None:
+        now_s = time.monotonic()
+        if self._in_line and now_s >= self._next_s:
+            self._next_s = now_s + self._every_s
+            self._read(self._in_line.popleft())
+
+    def close(self) -> None:
+        self._stamps.close()
+
+    def _read(self, start: StartAttempt) -> None:
+        inputs = self._plan.jobs[start.index].input_files
+        if not inputs:
+            self._hand_over(start, ())
+            return
+        self._reading[start.index] = start
+        paths = [self._plan.files[place].path for place in inputs]
+        self._stamps.stamp(paths, lambda stamps: self._has_read(start, stamps))
+
+    def _has_read(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
+        if self._reading.pop(start.index, None) is not None:
+            self._hand_over(start, stamps)

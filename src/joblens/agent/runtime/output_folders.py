@@ -1,7 +1,8 @@
-"""Owners of output folders.
+"""Output folders: their owners, and the folder for what the jobs of a run print.
 
 Names such as `job_output/1_1` come from small numbers, and every store has a run 1.1. So each folder has one
-owner, named by a mark in it that is created atomically; any other owner uses a folder with a suffix."""
+owner, named by a mark in it that is created atomically; any other owner uses a folder with a suffix.
+"""
 
 import hashlib
 import os
@@ -59,3 +60,28 @@ def claim_for_run(path: str, run_uuid: str) -> str:
     if mark is not None and mark.split(" ", 1)[0] == run_uuid:
         return path
     return claim_folder(path, run_uuid, is_known=True)
+
+
+class RunFolder:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._is_told = False
+
+    def make(self) -> None:
+        """Where that cannot be done, the first job says so."""
+        try:
+            make_private_folder(self._path)
+        except OSError:
+            self._is_told = True
+
+    def look(self) -> str:
+        """Makes it again when it is gone. -> what to say about that, once"""
+        if self._is_told or os.path.isdir(self._path):
+            return ""
+        self._is_told = True
+        gone = f"{self._path} was removed while the run goes on: what jobs had printed is lost"
+        try:
+            make_private_folder(self._path)
+        except OSError as error:
+            return f"{gone}, and so is what comes: it cannot be made again ({error.strerror})"
+        return f"{gone}; it was made again for what comes"

@@ -1,4 +1,6 @@
-"""What those who look after jobs share."""
+"""Context that all who look after jobs share: store, recorder, sampler, accounting, and how jobs in
+containers are held.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -19,9 +21,19 @@ from joblens.model.redaction.secrets import NO_SECRETS, SecretValues
 from joblens.ports.clock import Clock
 from joblens.probes.host.machine_load import HostFacts
 
-if TYPE_CHECKING:  # most jobs run nowhere near a cluster
+if TYPE_CHECKING:
+    from joblens.agent.containers.job import ContainerHold
     from joblens.agent.nodes.job import MultiNodeJob
     from joblens.agent.nodes.jobs import MultiNodeJobs
+
+
+def hold_of(job: Job, spool_dir: str) -> "ContainerHold | None":
+    """What is different about this job; None: nothing, it runs as a plain process."""
+    if job.container is None:
+        return None
+    from joblens.agent.containers.job import ContainerHold
+
+    return ContainerHold(job, spool_dir)
 
 
 ALL_JOBS = ""

@@ -9,18 +9,14 @@ from functools import partial
 from msgspec.structs import replace
 
 from joblens.agent.cgroups.groups import JobGroups
-from joblens.agent.cgroups.marked import end_marked
-from joblens.agent.containers.holding import hold_of
 from joblens.agent.instruments.table import Watched
 from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan, exit_usage_of
-from joblens.agent.launcher.step_launchers import STEP_END_S, are_step_launchers
 from joblens.agent.measuring.accounting import PROCESS_TREE, Limits, limit
-from joblens.agent.measuring.job_processes import JobProcesses
-from joblens.agent.measuring.limit_watch import CALM_S, CLOSE_S, LimitWatch
-from joblens.agent.measuring.measurement import Measurement
+from joblens.agent.measuring.job_processes import STEP_END_S, JobProcesses, are_step_launchers, end_marked
+from joblens.agent.measuring.measurement import CALM_S, CLOSE_S, LimitWatch, Measurement
 from joblens.agent.measuring.meter import JobMeter
 from joblens.agent.measuring.outcome import Ending, not_started, outcome_of
-from joblens.agent.session.context import AgentContext, PreparedLauncher, watch_name
+from joblens.agent.session.context import AgentContext, PreparedLauncher, hold_of, watch_name
 from joblens.agent.terminal.output import OutputFiles
 from joblens.engine.life.job_life import (
     Command,
@@ -41,12 +37,11 @@ from joblens.engine.life.job_life import (
     on_event,
 )
 from joblens.model.errors import JoblensError, LauncherLost, LaunchError
-from joblens.model.jobs.exit_usage import NOTHING_REAPED
-from joblens.model.jobs.job import Attempt, Job, Outcome, Record, Status
+from joblens.model.jobs.job import NOTHING_REAPED, Attempt, Job, Outcome, Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, Write
-from joblens.probes.gpu.signs import count_gpus
 from joblens.probes.host.machine_load import process_start_ticks
+from joblens.probes.proc.hardware_presence import count_gpus
 
 _SETTLE_S = 0.1  # only a process that is there this long after the main one's end is a leftover
 

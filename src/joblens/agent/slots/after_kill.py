@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from joblens.agent.launcher.slot_ledger import LedgerJob, jobs_begun, ledger_owner, ledgers
 from joblens.agent.measuring.accounting import PROCESS_TREE
 from joblens.agent.measuring.outcome import Origins
-from joblens.agent.runtime.owners import is_gone, is_running
+from joblens.agent.runtime.ownership import is_gone, is_running
 from joblens.agent.slots.marks import SlotMark, end_slot, read_mark, slot_marks
-from joblens.analysis.numbers.reasons import NO_GRID_FACTOR
+from joblens.analysis.numbers.rates import NO_GRID_FACTOR
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.job import Attempt, Outcome, Owner, Record
 from joblens.model.jobs.sample import Sample
@@ -23,7 +23,7 @@ from joblens.model.writes import JobEnded, JobQueued, JobStarted, Write
 from joblens.probes.host.machine_load import HostFacts
 
 if TYPE_CHECKING:  # commands that find nothing left do without
-    from joblens.agent.slots.numbers import SlotNumbers
+    from joblens.agent.measuring.readings import SlotNumbers
     from joblens.probes.cgroup.probe import CgroupProbe
 
 _PATIENCE_S = 3.0  # for a launcher that has yet to notice that its owner is gone
@@ -157,8 +157,7 @@ def reading_of(job: LedgerJob) -> SlotReading | None:
     if after is None:
         return None
     from joblens.agent.slots.instruments import UNSEEN
-    from joblens.probes.network.cgroup_network import NOT_COUNTED, SOURCE, may_count, v2_group
-    from joblens.probes.network.traffic_code import FIELDS
+    from joblens.probes.network.cgroup_network import FIELDS, NOT_COUNTED, SOURCE, may_count, v2_group
 
     numbers, (fields, probe) = _numbers(job, before[0]), after
     sources, unknown = dict(probe.sources), {**UNSEEN, **numbers.unknown(), **probe.unknown}
@@ -176,7 +175,7 @@ def _noted(contents: list[bytes], mark: SlotMark | None) -> "tuple[dict[str, Any
     if mark is None or not mark.counter_files or len(contents) < len(mark.counter_files):
         return None
     from joblens.probes.cgroup.probe import CgroupProbe
-    from joblens.probes.network.traffic_code import parse_counters
+    from joblens.probes.network.cgroup_network import parse_counters
 
     by_path = dict(zip(mark.counter_files, contents, strict=False))
     try:
@@ -189,7 +188,7 @@ def _noted(contents: list[bytes], mark: SlotMark | None) -> "tuple[dict[str, Any
 
 
 def _numbers(job: LedgerJob, before: dict[str, Any]) -> "SlotNumbers":
-    from joblens.agent.slots.numbers import SlotNumbers
+    from joblens.agent.measuring.readings import SlotNumbers
 
     return SlotNumbers(before, can_reset_peak=job.begin.can_reset_peak)
 

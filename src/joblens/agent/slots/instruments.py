@@ -3,14 +3,12 @@ slot are over before that, and it would cost them more than they use."""
 
 from typing import Any
 
-from joblens.agent.instruments.details import DetailTaker
-from joblens.agent.instruments.other_probes import OtherProbes
-from joblens.agent.instruments.table import InstrumentSet, Watched
+from joblens.agent.instruments.table import DetailTaker, InstrumentSet, OtherProbes, Watched
 from joblens.agent.measuring.meter import COUNTERS
 from joblens.agent.measuring.outcome import Origins
+from joblens.agent.measuring.readings import NOBODY_LOOKED
 from joblens.agent.session.context import AgentContext
-from joblens.agent.slots.home import SlotHome
-from joblens.agent.slots.numbers import NOBODY_LOOKED
+from joblens.agent.slots.groups import SlotHome
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Job
 from joblens.model.jobs.probe_choice import INSTRUMENTS

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.launcher.slot_ledger import ledger_owner, ledgers
-from joblens.agent.runtime.owners import is_gone, is_running
+from joblens.agent.runtime.ownership import is_gone, is_running
 from joblens.files.private import create_with
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Owner, Record

@@ -19,24 +19,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.agent.cgroups.marked import end_marked
 from joblens.agent.launcher.launch import exit_usage_of
 from joblens.agent.launcher.slot_ledger import SentJob, SlotLedger
+from joblens.agent.measuring.job_processes import end_marked
 from joblens.agent.measuring.outcome import Origins
+from joblens.agent.measuring.readings import NOBODY_LOOKED, SlotNumbers, never_back
 from joblens.agent.session.context import AgentContext
-from joblens.agent.slots.counters import NO_PACKETS
-from joblens.agent.slots.home import SlotHome
+from joblens.agent.slots.groups import NO_PACKETS, Order, SlotHome
 from joblens.agent.slots.instruments import UNSEEN, SlotInstruments
-from joblens.agent.slots.numbers import NOBODY_LOOKED, SlotNumbers, never_back
-from joblens.agent.slots.process import Order
 from joblens.agent.terminal.output import STDERR, STDOUT, CappedFile
-from joblens.analysis.numbers.reasons import NO_GRID_FACTOR
-from joblens.analysis.numbers.running import RunningSummary
+from joblens.analysis.numbers.rates import NO_GRID_FACTOR
+from joblens.analysis.numbers.sample_buffer import RunningSummary
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import LauncherLost, ProbeError
 from joblens.model.jobs.details import Details
-from joblens.model.jobs.exit_usage import ExitUsage
-from joblens.model.jobs.job import Accounting, Attempt, Job
+from joblens.model.jobs.job import Accounting, Attempt, ExitUsage, Job
 from joblens.model.jobs.sample import Sample
 from joblens.probes.host.machine_load import HostProbe
 from joblens.probes.proc.process_tree import ProcessTreeProbe

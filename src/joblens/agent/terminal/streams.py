@@ -1,15 +1,219 @@
-"""What the three streams of a job in the foreground are, and what carries data between them and ours.
+"""Streams of a job in the foreground: what its three descriptors are, and the pumps that move its output.
+
+Nothing here ever waits for a reader: while one does not read, the job waits (its pipe is left alone until
+there is room again) and joblens goes on heeding time-outs, limits and signals.
 
 On a terminal the job gets pseudo-terminals: one for keys and stdout, which controls it, and one for
-stderr, so that the two can be kept apart. Elsewhere it gets pipes, and our own stdin."""
+stderr, so that the two can be kept apart. Elsewhere it gets pipes, and our own stdin.
+"""
 
 import os
+import select
+import stat
+from collections import deque
 from collections.abc import Callable
 
 from joblens.agent.runtime.loop import Loop
-from joblens.agent.terminal.output import OutputFiles
-from joblens.agent.terminal.pseudo_terminal import PseudoTerminal
-from joblens.agent.terminal.pumps import OutputPump
+from joblens.agent.terminal.output import CappedFile, OutputFiles
+from joblens.agent.terminal.tty import PseudoTerminal
+
+_CHUNK = 1 << 16
+_ALWAYS_FITS = select.PIPE_BUF  # what a pipe that says it has room takes without waiting
+_TRIM_EVERY = 8 << 20
+
+
+class Target:
+    """A stream of ours, written to without waiting. It may be shared with other processes, so its own
+    mode is left as it is: it is opened a second time instead, where that is possible."""
+
+    def __init__(self, descriptor: int) -> None:
+        mode = os.fstat(descriptor).st_mode
+        self._most_at_once = _CHUNK
+        try:
+            if not stat.S_ISFIFO(mode) and not os.isatty(descriptor):
+                raise OSError("a file is always ready, and has one place to write at")
+            flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            self.descriptor = os.open(f"/proc/self/fd/{descriptor}", flags)
+            self._poll = None
+        except OSError:  # also: another user's pipe, a socket
+            self.descriptor = os.dup(descriptor)
+            self._poll = select.poll()
+            self._poll.register(self.descriptor, select.POLLOUT)
+            if not stat.S_ISREG(mode):
+                self._most_at_once = _ALWAYS_FITS
+
+    def write(self, data: memoryview) -> int:
+        """How much was taken; 0: there is no room now."""
+        if self._poll is not None and not self._poll.poll(0):
+            return 0
+        try:
+            return os.write(self.descriptor, data[: self._most_at_once])
+        except BlockingIOError:
+            return 0
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+class OutputPump:
+    """One stream: from the job's pipe or terminal (`source`) to `target` and to the kept file."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        source: int,
+        target: int,
+        keep: CappedFile | None = None,
+        *,
+        from_terminal: bool = False,
+        before_write: Callable[[], None] = lambda: None,
+        after_write: Callable[[bytes], None] = lambda _chunk: None,
+        warn: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self._loop = loop
+        self._source = source
+        self._target: Target | None = Target(target)
+        self._keeper = Keeper(keep, from_terminal=from_terminal, warn=warn) if keep is not None else None
+        self._before_write = before_write
+        self._after_write = after_write
+        self._warn = warn
+        self._unshown: deque[memoryview] = deque()
+        self._is_open = True
+        os.set_blocking(source, False)
+
+    @property
+    def has_shown_all(self) -> bool:
+        return not self._unshown
+
+    def start(self) -> None:
+        self._loop.watch(self._source, self._move)
+
+    def take_rest(self) -> None:
+        """The job has ended: what it printed and nobody has read yet is kept; it is shown as soon as
+        there is room."""
+        while self._is_open and self._read():
+            pass
+        if self._keeper is not None:
+            self._keeper.close()
+
+    def close(self) -> None:
+        self._close_source()
+        self._give_up_target()
+        if self._keeper is not None:
+            self._keeper.close()
+
+    def _move(self) -> None:
+        self._read()
+
+    def _read(self) -> bool:
+        """Whether there may be more."""
+        try:
+            chunk = os.read(self._source, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:  # a pseudo-terminal says EIO when its last writer is gone
+            chunk = b""
+        if not chunk:
+            self._close_source()
+            return False
+        if self._keeper is not None:
+            self._keeper.keep(chunk)
+        if self._target is not None:
+            self._unshown.append(memoryview(chunk))
+            self._show()
+        return True
+
+    def _show(self) -> None:
+        while self._unshown and self._target is not None:
+            self._before_write()
+            try:
+                written = self._target.write(self._unshown[0])
+            except BrokenPipeError:
+                # The reader has gone. Without joblens the job would get SIGPIPE: let it have that.
+                self._give_up_target()
+                self._close_source()
+                return
+            except OSError as error:
+                self._warn(f"the job's output cannot be passed on: {error.strerror}")
+                self._give_up_target()
+                self._read_on()
+                return
+            if not written:
+                self._wait_for_room()
+                return
+            self._after_write(bytes(self._unshown[0][:written]))
+            self._unshown[0] = self._unshown[0][written:]
+            if not self._unshown[0]:
+                self._unshown.popleft()
+        self._read_on()
+
+    def _wait_for_room(self) -> None:
+        assert self._target is not None
+        if self._is_open:
+            self._loop.unwatch(self._source)
+        self._loop.watch_writable(self._target.descriptor, self._show)
+
+    def _read_on(self) -> None:
+        if self._target is not None:
+            self._loop.unwatch(self._target.descriptor)
+        if self._is_open:
+            self._loop.watch(self._source, self._move)
+
+    def _close_source(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._loop.unwatch(self._source)
+            os.close(self._source)
+
+    def _give_up_target(self) -> None:
+        if self._target is not None:
+            self._loop.unwatch(self._target.descriptor)
+            self._target.close()
+            self._target = None
+        self._unshown.clear()
+
+
+class Keeper:
+    """Appends to the kept file until that fails."""
+
+    def __init__(self, file: CappedFile, *, from_terminal: bool, warn: Callable[[str], None]) -> None:
+        self._capped = file
+        self._descriptor: int | None = os.open(file.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._from_terminal = from_terminal
+        self._held_back = b""
+        self._warn = warn
+        self._untrimmed = 0
+
+    def keep(self, chunk: bytes) -> None:
+        if self._from_terminal:
+            # The terminal ends lines with CR LF for the screen; the file is for reading later.
+            chunk = (self._held_back + chunk).replace(b"\r\n", b"\n")
+            self._held_back = b"\r" if chunk.endswith(b"\r") else b""
+            chunk = chunk[: len(chunk) - len(self._held_back)]
+        self._write(chunk)
+        self._untrimmed += len(chunk)
+        if self._untrimmed >= _TRIM_EVERY:
+            self._untrimmed = 0
+            self._capped.trim()
+
+    def close(self) -> None:
+        self._write(self._held_back)
+        self._held_back = b""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view and self._descriptor is not None:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError as error:
+            self._warn(f"the job's output is no longer kept: {self._capped.path}: {error.strerror}")
+            assert self._descriptor is not None
+            os.close(self._descriptor)
+            self._descriptor = None
+
 
 Noting = Callable[[bytes], None]
 

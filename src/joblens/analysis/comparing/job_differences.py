@@ -1,22 +1,175 @@
-"""What is not the same about two jobs."""
+"""Differences between two jobs in command, environment, inputs and machine; the types of the comparison
+and the noise threshold.
+"""
 
+import math
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from joblens.analysis.comparing.job_diff_values import Difference
-from joblens.model.clusters.placing import CLUSTER_MARK
-from joblens.model.jobs.details import Details
-from joblens.model.jobs.job import Record
-from joblens.model.jobs.provenance import Provenance
-from joblens.model.jobs.run_link import FileStamp
+from joblens.model.clusters.placement import CLUSTER_MARK
+from joblens.model.jobs.details import Details, Provenance
+from joblens.model.jobs.job import FileStamp, Record
 from joblens.model.jobs.sample import Sample
-from joblens.model.redaction.lasting_env import is_lasting_env
-from joblens.model.redaction.names import is_allowed_env
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.redaction.names import is_allowed_env, is_lasting_env
+from joblens.model.values.units import MIB, format_bytes, format_duration
+
+LEAST_PERCENT = 10  # of what it was, where nothing is known of earlier runs
+# By unit. Less is not told apart from nothing: without, and with, knowing what earlier runs differ by.
+_LEAST = {"s": (0.1, 0.02), "bytes": (8 * MIB, MIB), "count": (10, 2), "J": (5, 1), "%": (10, 10)}
+_LEAST_RUNS = 4  # fewer say nothing about their spread
+_ENOUGH_FOR_MEDIANS = 8  # from here on outliers do not count
+_MAD_TO_SIGMA = 1.4826
+_SIGMAS = 3.0
+
+
+class Noise(Struct, frozen=True):
+    sigma: float  # relative
+    runs: int
+
+    @property
+    def between_two(self) -> float:
+        """A change by more than this is not what two runs usually differ by: relative, of the smaller one."""
+        return math.expm1(_SIGMAS * math.sqrt(2) * self.sigma)
+
+
+def change_percent(before: float | None, after: float | None) -> float | None:
+    """Of what it was before."""
+    return None if before is None or after is None or before <= 0 else 100 * (after - before) / before
+
+
+def has_changed(before: float | None, after: float | None, unit: str, noise: Noise | None = None) -> bool:
+    """The one rule of all comparisons: a number has changed when it differs by more than earlier runs usually
+    do (where they are too few: by 10 %, as it is shown) and by enough to be told apart from nothing."""
+    if before is None or after is None:
+        return False
+    gap = abs(after - before)
+    if gap < _LEAST[unit][0 if noise is None else 1]:
+        return False
+    if noise is not None:
+        return gap > noise.between_two * min(before, after)
+    percent = change_percent(before, after)
+    return percent is None or abs(round(percent)) >= LEAST_PERCENT
+
+
+def is_too_small(percent: float | None, limit_percent: float | None) -> bool:
+    """Of a number that has not changed: whether that is so because it is too small to tell."""
+    return percent is None or abs(round(percent)) >= (
+        LEAST_PERCENT if limit_percent is None else limit_percent
+    )
+
+
+def noise_of(groups: Iterable[Sequence[float]]) -> Noise | None:
+    """`groups`: values of runs that were alike. Each is compared with the median of its own group only, so
+    that groups which do different things make no noise. None: too few."""
+    deviations: list[float] = []
+    freedom = runs = 0
+    for values in groups:
+        middle = statistics.median(values) if len(values) > 1 else 0.0
+        if middle <= 0:
+            continue
+        deviations += [value / middle - 1 for value in values]
+        freedom += len(values) - 1
+        runs += len(values)
+    if runs < _LEAST_RUNS:
+        return None
+    if runs >= _ENOUGH_FOR_MEDIANS:
+        spread = _MAD_TO_SIGMA * statistics.median(abs(one) for one in deviations)
+        return Noise(spread * math.sqrt(runs / freedom), runs)
+    return Noise(math.sqrt(sum(one * one for one in deviations) / freedom), runs)
+
+
+def noises(groups: Iterable[Sequence[Mapping[str, float | None]]]) -> dict[str, Noise]:
+    """By number; `groups`: the numbers of runs that were alike."""
+    found: dict[str, Noise] = {}
+    kept = [list(group) for group in groups]
+    keys = {key for group in kept for numbers in group for key in numbers}
+    for key in keys:
+        values = [[value for numbers in group if (value := numbers.get(key)) is not None] for group in kept]
+        noise = noise_of(values)
+        if noise is not None:
+            found[key] = noise
+    return found
+
+
+# In the order in which they are told.
+GROUPS = (
+    "command",
+    "parameters",
+    "seeds",
+    "requirements",
+    "inputs",
+    "code",
+    "programs",
+    "versions",
+    "environment",
+    "container",
+    "machine",
+    "placement",
+    "outputs",
+)
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """One thing that is not the same; None: it is not there."""
+
+    group: str
+    name: str
+    before: str | None
+    after: str | None
+
+
+class NumberChange(Struct, frozen=True, kw_only=True):
+    """`verdict`: up, down, same (within what is usual), unknown."""
+
+    key: str
+    title: str
+    unit: str  # s, bytes, count, J
+    before: float | None
+    after: float | None
+    verdict: str = "unknown"
+    usual_percent: float | None = None  # what earlier runs differ by in that direction; None: too few of them
+    earlier_runs: int = 0  # it was judged by
+
+    @property
+    def ratio(self) -> float | None:
+        if self.before is None or self.after is None or self.before <= 0:
+            return None
+        return self.after / self.before
+
+    @property
+    def percent(self) -> float | None:
+        return change_percent(self.before, self.after)
+
+    @property
+    def has_moved(self) -> bool:
+        return self.verdict in ("up", "down")
+
+
+class Cause(Struct, frozen=True, kw_only=True):
+    """`kind`: how much is known. measured: the counters say so; fits: it differs by as much; possible: it
+    differs, and could have done it."""
+
+    kind: str
+    text: str
+    numbers: tuple[str, ...] = ()  # keys that it is about
+
+
+class JobDiff(Struct, frozen=True, kw_only=True):
+    before: str
+    after: str
+    names: tuple[str, str]
+    status: tuple[str, str]
+    differences: tuple[Difference, ...]
+    numbers: tuple[NumberChange, ...]
+    causes: tuple[Cause, ...]
+    same: tuple[str, ...]  # groups that were compared
+    unknown: tuple[str, ...]  # groups of which one side, or both, have no record
+
 
 _ONLY_LOOKED_UP = ("limits", "processor")  # parts of groups that are known otherwise, too
 _SHORT = 12  # of a hash, as people read them

@@ -1,12 +1,37 @@
-"""What differs between two runs, and what it did to the numbers. Jobs are matched by name."""
+"""Comparison of two runs: jobs matched by name, and the environment differences they share."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from joblens.analysis.comparing.job_noise import change_percent, has_changed
-from joblens.analysis.comparing.run_surroundings import SharedDifference
+from joblens.analysis.comparing.job_differences import (
+    Difference,
+    JobView,
+    change_percent,
+    differences,
+    has_changed,
+)
 from joblens.model.jobs.job import Requirements
+
+_GROUPS = frozenset(
+    {"inputs", "code", "programs", "versions", "environment", "container", "machine", "placement"}
+)
+
+
+class SharedDifference(Struct, frozen=True):
+    difference: Difference
+    jobs: int  # of which it is true
+
+
+def shared_differences(pairs: Iterable[tuple[JobView, JobView, int]]) -> tuple[SharedDifference, ...]:
+    """`pairs`: a job before and after, and how many there are like these two. The most common come first."""
+    counts: dict[Difference, int] = {}
+    for before, after, jobs in pairs:
+        for one in differences(before, after).differences:
+            if one.group in _GROUPS:
+                counts[one] = counts.get(one, 0) + jobs
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    return tuple(SharedDifference(one, jobs) for one, jobs in ordered)
 
 
 class JobSide(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,11 @@
-"""Every kind of finding. The code is stable; docs/findings.md has a section for each."""
+"""Finding codes: every kind of finding (docs/findings.md has a section for each), and the finding about
+redelivery.
+"""
 
 import enum
+
+from joblens.model.delivery import FormerWorker
+from joblens.model.jobs.job import Finding, Severity
 
 
 class Code(enum.StrEnum):
@@ -44,3 +49,13 @@ class Code(enum.StrEnum):
     # how far the numbers can be trusted
     LOWER_BOUNDS = "lower-bounds"
     SHARED = "shared-measurement"
+
+
+def taken_up_again(fence: int, former: FormerWorker | None) -> tuple[Finding, ...]:
+    """`fence`: 1 for the first worker that took it."""
+    if former is None:
+        return ()  # it has not run before
+    what = "had to stop before the job ended" if former.gave_back else "was lost while it had the job"
+    text = f"worker {former.name} {what}; this is attempt {fence}"
+    advice = "where a second run does harm, submit it with --retry-lost never"
+    return (Finding(Code.TAKEN_UP_AGAIN, Severity.WARNING, text, advice),)

@@ -5,7 +5,7 @@ import enum
 
 from msgspec import Struct
 
-from joblens.analysis.numbers.outcome_numbers import is_out_of_memory
+from joblens.analysis.numbers.rates import is_out_of_memory
 from joblens.model.jobs.job import Job, Outcome, Record, Status
 from joblens.model.values.units import format_bytes, format_duration
 

@@ -1,14 +1,49 @@
-"""GPUs of a sample as the list of objects of the Joblet form, and back.
+"""GPU part of the Joblet sample format, written and read, with tolerant reading of JSON numbers.
 
-What never changes (name, total memory, …) is not in a sample: it comes from the job's GpuFacts."""
+What never changes (name, total memory, …) is not in a sample: it comes from the job's GpuFacts.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joblens.analysis.numbers.json_numbers import integer_in, number_in, text_in
 from joblens.model.errors import FormatError
 from joblens.model.jobs.details import GpuFacts
 from joblens.model.jobs.sample import GpuReading, Sample
+
+
+def object_in(fields: dict[str, Any], key: str) -> dict[str, Any]:
+    value = fields.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise FormatError(f"'{key}' is not an object")
+    return value
+
+
+def integer_in(fields: dict[str, Any], key: str) -> int | None:
+    value = number_in(fields, key)
+    return None if value is None else int(value)
+
+
+def number_in(fields: dict[str, Any], key: str) -> float | None:
+    value = fields.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise FormatError(f"'{key}' is not a number")
+    if not 0 <= value < 2**63:  # false for NaN too
+        raise FormatError(f"'{key}' is {value}, which is no amount")
+    return value
+
+
+def text_in(fields: dict[str, Any], key: str) -> str:
+    value = fields.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise FormatError(f"'{key}' is not a text")
+    return value
+
 
 # (key, field of GpuReading, how many of its units are one of the key's). Joblet's keys, then ours.
 _NUMBERS: tuple[tuple[str, str, int], ...] = (

@@ -1,15 +1,16 @@
-"""A record as one JSON object of the history form (docs/format.md), and back.
+"""History format (docs/format.md): a record as one JSON object, with the engine and host it ran on.
 
 The first keys are those of Keystone's jobs_history.jsonl, in its order; what joblens knows beyond them
-follows, so every reader of that file can read ours."""
+follows, so every reader of that file can read ours.
+"""
 
 import operator
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
-from joblens.model.jobs.finding import Finding
-from joblens.model.jobs.job import USAGE_NUMBERS, Attempt, Outcome, Record, Status, Usage
+from joblens.model.clusters.placement import CLUSTER_MARK, is_of_cluster
+from joblens.model.jobs.job import USAGE_NUMBERS, Attempt, Finding, Outcome, Record, Status, Usage
 from joblens.model.values.units import format_instant, in_mb
 
 TIMEOUT_EXIT_CODE = 124
@@ -133,7 +134,6 @@ def _add_where(form: dict[str, Any], record: Record) -> None:
     """Only of jobs that ran on an engine: of others the host says it."""
     if not record.job.queue:
         return
-    from joblens.analysis.numbers.where_it_ran import where_it_ran  # not for every start of joblens
 
     where = where_it_ran(record)
     form["engine"] = where.engine
@@ -173,3 +173,46 @@ def _accounting_form(attempt: Attempt | None, usage: Usage) -> dict[str, Any]:
 
 def _seconds(usec: int | None) -> float | None:
     return None if usec is None else usec / 1_000_000
+
+
+LOCAL, CELERY = "local", "celery"
+_ID_LETTERS = 8  # of a Ray node's id, in text
+
+
+class WhereItRan(Struct, frozen=True, kw_only=True):
+    engine: str = LOCAL
+    host: str | None = None  # None: it has not begun
+    nodes: tuple[str, ...] = ()  # as the cluster names them
+    cluster_job_id: str | None = None  # of Slurm: 123, 123_4; of Ray: its task
+    node_id: str | None = None  # of Ray
+    worker: str | None = None
+
+    def describe(self) -> str:
+        """One line for a table; '' for a job of this machine."""
+        place = ",".join(self.nodes) or self.host or ""
+        if self.engine == LOCAL or not place:
+            return ""
+        if self.engine == "slurm":
+            return f"{place} (slurm {self.cluster_job_id})" if self.cluster_job_id else place
+        if self.engine == "ray":
+            return f"{place} (ray {self.node_id[:_ID_LETTERS]})" if self.node_id else place
+        return f"{place} ({self.worker})" if self.worker else place
+
+
+def where_it_ran(record: Record) -> WhereItRan:
+    attempt, outcome = record.attempt, record.outcome
+    placement = None if attempt is None else attempt.placement
+    return WhereItRan(
+        engine=_engine(record.job.queue) if placement is None else placement.engine,
+        host=None if attempt is None else attempt.owner.host,
+        nodes=() if placement is None else placement.nodes,
+        cluster_job_id=None if placement is None else placement.job_id or None,
+        node_id=None if placement is None else placement.node_id or None,
+        worker=None if outcome is None else outcome.worker or None,
+    )
+
+
+def _engine(queue: str) -> str:
+    if is_of_cluster(queue):
+        return queue.removeprefix(CLUSTER_MARK).partition(".")[0]
+    return CELERY if queue else LOCAL

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from joblens.model.errors import FormatError, InputError
-from joblens.model.jobs.finding import Finding
 from joblens.model.jobs.job import (
     USAGE_NUMBERS,
     Attempt,
+    Finding,
     Job,
     Outcome,
     Owner,

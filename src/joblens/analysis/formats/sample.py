@@ -1,22 +1,17 @@
-"""A sample as one JSON object of the Joblet form, and back; and rows of the Torc time series.
+"""Joblet sample format: a sample as one JSON object, written and read; rows of the Torc time series.
 
 Joblet's own keys come first in each group, ours beside them. Where Joblet writes 0 for 'no limit' or for a
-number it never fills, we write null."""
+number it never fills, we write null.
+
+Keys that are missing are unknown, keys nobody knows are left alone; a value of the wrong kind is refused.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from joblens.analysis.formats.gpu import gpus_form
-from joblens.analysis.formats.sample_keys import (
-    COUNTERS,
-    DEVICE_KEYS,
-    HUNDREDTHS,
-    INTERFACE_KEYS,
-    PRESSURE_TOTALS,
-    RATES,
-)
+from joblens.analysis.formats.gpu import gpus_form, integer_in, number_in, object_in, read_gpus
 from joblens.analysis.numbers.rates import (
     cpu_percent,
     growth,
@@ -24,10 +19,139 @@ from joblens.analysis.numbers.rates import (
     throttle_percent,
     unreclaimable_bytes,
 )
+from joblens.model.errors import FormatError, InputError
 from joblens.model.jobs.details import GpuFacts
 from joblens.model.jobs.job import Record
-from joblens.model.jobs.sample import Sample
-from joblens.model.values.units import format_instant
+from joblens.model.jobs.sample import DeviceIo, InterfaceIo, Sample
+from joblens.model.values.units import format_instant, parse_instant
+
+# JSON group -> (key, field of Sample). One table for both directions.
+COUNTERS: dict[str, tuple[tuple[str, str], ...]] = {
+    "cpu": (
+        ("usage_usec", "cpu_total_usec"),
+        ("user_usec", "cpu_user_usec"),
+        ("system_usec", "cpu_system_usec"),
+        ("nr_periods", "cpu_periods"),
+        ("nr_throttled", "cpu_throttled_periods"),
+        ("throttled_usec", "cpu_throttled_usec"),
+        ("instructions", "instructions"),
+        ("cycles", "cycles"),
+        ("migrations", "cpu_migrations"),
+        ("context_switches", "context_switches"),
+    ),
+    "memory": (
+        ("current", "memory_current_bytes"),
+        ("max", "memory_limit_bytes"),
+        ("anon", "memory_anon_bytes"),
+        ("file", "memory_file_bytes"),
+        ("kernel_stack", "memory_kernel_stack_bytes"),
+        ("slab", "memory_slab_bytes"),
+        ("sock", "memory_sock_bytes"),
+        ("shmem", "memory_shmem_bytes"),
+        ("file_mapped", "memory_file_mapped_bytes"),
+        ("file_dirty", "memory_file_dirty_bytes"),
+        ("file_writeback", "memory_file_writeback_bytes"),
+        ("pgfault", "faults_minor"),
+        ("pgmajfault", "faults_major"),
+        ("oom_events", "oom_events"),
+        ("oom_kill", "oom_kills"),
+        ("peak", "memory_kernel_peak_bytes"),
+        ("kernel", "memory_kernel_bytes"),
+        ("swap", "memory_swap_bytes"),
+        ("virtual", "memory_virtual_bytes"),
+        ("largest_process", "memory_largest_process_bytes"),
+        ("limit_events", "memory_limit_events"),
+        ("pss", "memory_pss_bytes"),
+        ("huge", "memory_huge_bytes"),
+        ("slab_reclaimable", "memory_slab_reclaimable_bytes"),
+        ("largest_process_file", "memory_largest_process_file_bytes"),
+        ("rss_sum", "memory_rss_sum_bytes"),
+    ),
+    "io": (
+        ("total_read_bytes", "io_read_bytes"),
+        ("total_write_bytes", "io_write_bytes"),
+        ("total_read_ops", "io_read_ops"),
+        ("total_write_ops", "io_write_ops"),
+        ("call_read_bytes", "io_call_read_bytes"),
+        ("call_write_bytes", "io_call_write_bytes"),
+        ("call_reads", "io_call_reads"),
+        ("call_writes", "io_call_writes"),
+    ),
+    "network": (
+        ("total_rx_bytes", "network_rx_bytes"),
+        ("total_tx_bytes", "network_tx_bytes"),
+        ("total_rx_packets", "network_rx_packets"),
+        ("total_tx_packets", "network_tx_packets"),
+        ("tcp_rx_bytes", "network_tcp_rx_bytes"),
+        ("tcp_tx_bytes", "network_tcp_tx_bytes"),
+        ("udp_rx_bytes", "network_udp_rx_bytes"),
+        ("udp_tx_bytes", "network_udp_tx_bytes"),
+        ("ipv6_rx_bytes", "network_ipv6_rx_bytes"),
+        ("ipv6_tx_bytes", "network_ipv6_tx_bytes"),
+    ),
+    "process": (
+        ("current", "processes"),
+        ("max", "pids_limit"),
+        ("events", "pids_limit_events"),
+        ("threads", "threads"),
+        ("open_fds", "open_files"),
+        ("max_fds", "open_files_limit"),
+    ),
+    "energy": (
+        ("host_package_uj", "host_energy_package_uj"),
+        ("host_dram_uj", "host_energy_dram_uj"),
+    ),
+    "host": (
+        ("cpu_busy_usec", "host_cpu_busy_usec"),
+        ("cpu_total_usec", "host_cpu_total_usec"),
+        ("memory_used", "host_memory_used_bytes"),
+        ("memory_total", "host_memory_total_bytes"),
+        ("network_rx_bytes", "host_network_rx_bytes"),
+        ("network_tx_bytes", "host_network_tx_bytes"),
+    ),
+}
+# Percentages that samples hold as hundredths.
+HUNDREDTHS: dict[str, tuple[tuple[str, str], ...]] = {
+    **{
+        group: tuple(
+            (f"pressure_{kind}_{seconds}", f"{group}_{kind}_avg{seconds}")
+            for kind in ("some", "full")
+            for seconds in (10, 60, 300)
+        )
+        for group in ("cpu", "memory", "io")
+    },
+    "host": (("load1", "host_load1"), ("load5", "host_load5"), ("load15", "host_load15")),
+}
+PRESSURE_TOTALS: dict[str, tuple[tuple[str, str], ...]] = {
+    group: tuple((f"pressure_{kind}_total_usec", f"{group}_{kind}_usec") for kind in ("some", "full"))
+    for group in ("cpu", "memory", "io")
+}
+DEVICE_KEYS = (
+    ("rbytes", "read_bytes"),
+    ("wbytes", "write_bytes"),
+    ("rios", "read_ops"),
+    ("wios", "write_ops"),
+    ("dbytes", "discard_bytes"),
+    ("dios", "discard_ops"),
+)
+INTERFACE_KEYS = tuple(
+    (f"{way}_{what}",) * 2 for what in ("bytes", "packets", "errors", "dropped") for way in ("rx", "tx")
+)
+# Rates beside the counters: group -> (key, counter), a second.
+RATES: dict[str, tuple[tuple[str, str], ...]] = {
+    "io": (
+        ("read_bps", "io_read_bytes"),
+        ("write_bps", "io_write_bytes"),
+        ("read_iops", "io_read_ops"),
+        ("write_iops", "io_write_ops"),
+    ),
+    "network": (("rx_bps", "network_rx_bytes"), ("tx_bps", "network_tx_bytes")),
+}
+# Joblet writes 0 here for 'no limit' …
+ZERO_IS_NO_LIMIT = ("memory_limit_bytes", "pids_limit", "open_files_limit")
+# … and for what it declares but never fills.
+ZERO_IS_UNREAD = ("threads", "open_files")
+
 
 TimeSeriesRow = tuple[int, float, int, int]  # at_us, cpu_percent, memory_bytes, num_processes
 
@@ -68,7 +192,6 @@ def from_sample_object(fields: Any, previous: Sample | None = None) -> Sample:
     ones (its stored files, its protocol). `previous` is the sample before it in the same file: time since
     the start counts from the first, and a short form's CPU share is added up to a counter.
     Raises FormatError with what is wrong."""
-    from joblens.analysis.formats.sample_import import read_sample_object
 
     return read_sample_object(fields, previous)
 
@@ -196,3 +319,102 @@ def _limits_form(record: Record) -> dict[str, int | None]:
         "memory": None if asked is None else asked.memory_bytes,
         "io": None,
     }
+
+
+def read_sample_object(fields: Any, previous: Sample | None) -> Sample:
+    if not isinstance(fields, dict):
+        raise FormatError("a sample is a JSON object")
+    at_us = _timestamp(fields)
+    elapsed_us = integer_in(fields, "elapsed_us")
+    if elapsed_us is None:
+        elapsed_us = 0 if previous is None else previous.elapsed_us + max(0, at_us - previous.at_us)
+    if isinstance(fields.get("cpu"), dict):
+        numbers = _full_numbers(fields)
+    else:
+        numbers = _short_numbers(fields, elapsed_us, previous)
+    return Sample(at_us=at_us, elapsed_us=elapsed_us, **numbers)
+
+
+def _full_numbers(fields: dict[str, Any]) -> dict[str, Any]:
+    is_ours = "elapsed_us" in fields
+    numbers: dict[str, Any] = {}
+    for group, pairs in COUNTERS.items():
+        part = object_in(fields, group)
+        for key, field in (*pairs, *PRESSURE_TOTALS.get(group, ())):
+            number = integer_in(part, key)
+            zero_is_none = field in ZERO_IS_NO_LIMIT or (field in ZERO_IS_UNREAD and not is_ours)
+            if number is not None and not (number == 0 and zero_is_none):
+                numbers[field] = number
+        for key, field in HUNDREDTHS.get(group, ()):
+            value = number_in(part, key)
+            if value is not None:
+                numbers[field] = round(value * 100)
+    devices = object_in(fields, "io").get("devices")
+    if devices is not None:
+        numbers["devices"] = _entries(devices, "devices", DeviceIo, DEVICE_KEYS)
+    interfaces = object_in(fields, "network").get("interfaces")
+    if interfaces is not None:
+        numbers["interfaces"] = _entries(interfaces, "interfaces", InterfaceIo, INTERFACE_KEYS)
+    if fields.get("gpu") is not None:
+        numbers["gpus"] = read_gpus(fields["gpu"], is_ours=is_ours)
+    return numbers
+
+
+def _entries(
+    entries: Any, what: str, kind: type[DeviceIo | InterfaceIo], keys: Sequence[tuple[str, str]]
+) -> dict[str, DeviceIo | InterfaceIo]:
+    if not isinstance(entries, dict):
+        raise FormatError(f"'{what}' is not an object")
+    return {
+        name: kind(**{field: integer_in(object_in(entries, name), key) or 0 for key, field in keys})
+        for name in entries
+    }
+
+
+def _short_numbers(fields: dict[str, Any], elapsed_us: int, previous: Sample | None) -> dict[str, Any]:
+    stored = object_in(fields, "data")  # Joblet's files; zeros are left out there
+    if stored:
+        cores = number_in(stored, "cpu_usage") or 0.0
+        disk = object_in(stored, "disk_io")
+        numbers: dict[str, int | None] = {
+            "memory_current_bytes": integer_in(stored, "memory_usage") or 0,
+            "io_read_bytes": integer_in(disk, "read_bytes") or 0,
+            "io_write_bytes": integer_in(disk, "write_bytes") or 0,
+            "io_read_ops": integer_in(disk, "read_ops") or 0,
+            "io_write_ops": integer_in(disk, "write_ops") or 0,
+        }
+    elif "memory_bytes" in fields or "cpu_percent" in fields:  # Joblet's protocol
+        cores = (number_in(fields, "cpu_percent") or 0.0) / 100
+        numbers = {
+            "memory_current_bytes": integer_in(fields, "memory_bytes") or 0,
+            "memory_limit_bytes": integer_in(fields, "memory_limit") or None,
+            "io_read_bytes": integer_in(fields, "disk_read_bytes") or 0,
+            "io_write_bytes": integer_in(fields, "disk_write_bytes") or 0,
+            "network_rx_bytes": integer_in(fields, "net_recv_bytes") or None,  # 0 where nobody counts
+            "network_tx_bytes": integer_in(fields, "net_sent_bytes") or None,
+        }
+    else:
+        raise FormatError("the sample has neither 'cpu', 'data' nor 'memory_bytes'")
+    before = previous.cpu_total_usec if previous is not None else 0
+    passed_us = elapsed_us - (0 if previous is None else previous.elapsed_us)
+    numbers["cpu_total_usec"] = (before or 0) + round(cores * passed_us)
+    return numbers
+
+
+def _timestamp(fields: dict[str, Any]) -> int:
+    value = fields.get("timestamp")
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value // 1000  # nanoseconds
+    if isinstance(value, str):
+        try:
+            return parse_instant(_microseconds_only(value), 0)
+        except (InputError, OverflowError):
+            pass
+    raise FormatError(f"'timestamp' is {value!r}, neither an ISO 8601 time nor nanoseconds")
+
+
+def _microseconds_only(text: str) -> str:
+    """Go writes up to nine decimals and Python reads six."""
+    head, dot, tail = text.partition(".")
+    digits = len(tail) - len(tail.lstrip("0123456789"))
+    return head + dot + tail[: min(digits, 6)].ljust(6, "0") + tail[digits:] if dot else text

@@ -1,9 +1,16 @@
-"""Rates and shares between two samples of one job.
+"""Rates and shares of samples and outcomes: CPU, memory, unreaped processes, and why a number is unknown.
 
 Samples hold counters; every rate is a difference of two. None: a counter was not read, went backwards
 (it is then not the same counter), or no time has passed. Time is the job's own monotonic `elapsed_us`: the
-wall clock may jump."""
+wall clock may jump.
 
+The group counts them; the rusage and the I/O counters that the launcher takes over do not contain them. Where
+every process is waited for, both agree to some microseconds per thread, and to the page fault.
+"""
+
+from collections.abc import Iterable
+
+from joblens.model.jobs.job import ExitUsage, Outcome, Record
 from joblens.model.jobs.sample import Sample
 
 
@@ -82,3 +89,82 @@ def file_pages(sample: Sample) -> int | None:
     """Everything charged that the kernel can take back: page cache, and caches of directories and files."""
     pages = page_cache(sample)
     return None if pages is None else pages + (sample.memory_slab_reclaimable_bytes or 0)
+
+
+THROTTLED_SHARE = 0.05  # of its time, from which a job is taken to have wanted more CPUs
+LEAST_THROTTLED_S = 0.5
+
+
+def peak_cpu_percent(outcome: Outcome) -> float | None:
+    """The highest rate between two samples; the exact average where that is higher or all there is."""
+    measured = ((outcome.profile or {}).get("process_cpu") or {}).get("max_percent")
+    rates = (float(measured),) if isinstance(measured, (int, float)) else ()
+    return peak_of(rates, mean_cpu_percent(outcome))
+
+
+def peak_of(rates: Iterable[float], mean: float | None) -> float | None:
+    """Never below the average: what a job did before its first sample and after its last is in no rate."""
+    return max([*rates, *(() if mean is None else (mean,))], default=None)
+
+
+def node_count(record: Record) -> int:
+    """Of a job that a cluster gave several to: its CPU time is that of all, what it asked for is for each."""
+    placement = None if record.attempt is None else record.attempt.placement
+    if placement is None or placement.is_allocation or (record.job.requirements.nodes or 1) == 1:
+        return 1
+    return max(1, len(placement.nodes))
+
+
+def mean_cpu_percent(outcome: Outcome) -> float | None:
+    total_usec = outcome.usage.cpu_total_usec
+    if total_usec is None or outcome.duration_s <= 0:
+        return None
+    return total_usec / outcome.duration_s / 10_000
+
+
+def is_throttled(outcome: Outcome) -> bool:
+    """Held back by its CPU limit for long enough to matter."""
+    held_back_s = (outcome.usage.cpu_throttled_usec or 0) / 1_000_000
+    return held_back_s >= max(LEAST_THROTTLED_S, THROTTLED_SHARE * outcome.duration_s)
+
+
+def is_out_of_memory(outcome: Outcome) -> bool:
+    """Also of a job that went on, and even succeeded, after one of its processes was killed for memory."""
+    return outcome.reason == "out-of-memory" or bool(outcome.usage.oom_kills)
+
+
+NOT_MEASURED = "not measured"  # nobody said anything: an import, a record of an older joblens
+NO_GRID_FACTOR = "no grid factor is set (energy.grid_co2_g_per_kwh)"
+ONLY_IMPORTED = "joblens does not add up resident sizes; imported files may"
+
+
+# Numbers of which the launcher knows only the part of processes that were waited for.
+FROM_WAITED = (
+    "io_read_bytes",
+    "io_write_bytes",
+    "io_call_read_bytes",
+    "io_call_write_bytes",
+    "io_call_reads",
+    "io_call_writes",
+    "context_switches_voluntary",
+    "context_switches_involuntary",
+)
+_CPU_USEC = 200  # the last moments of a process count for its group only
+_CPU_SHARE = 0.001
+_FAULTS = 20  # fewer than any process has that was forked
+_FAULT_SHARE = 0.005
+# Without fault counters the CPU time alone has to tell, and a program of many short threads is no reason.
+_CPU_USEC_ALONE = 1_000
+_CPU_SHARE_ALONE = 0.02
+
+
+def has_unreaped_processes(last: Sample, waited: ExitUsage) -> bool:
+    """Whether the group of a job that has ended counted more than its launcher waited for. `last`: the final
+    sample of a group, counters since the start."""
+    cpu_waited = waited.user_usec + waited.system_usec
+    cpu_extra = (last.cpu_total_usec or 0) - cpu_waited
+    if last.faults_minor is None:
+        return cpu_extra > _CPU_USEC_ALONE + cpu_waited * _CPU_SHARE_ALONE
+    faults_extra = last.faults_minor - waited.faults_minor
+    has_more_faults = faults_extra > _FAULTS + waited.faults_minor * _FAULT_SHARE
+    return has_more_faults and cpu_extra > _CPU_USEC + cpu_waited * _CPU_SHARE

@@ -1,8 +1,4 @@
-"""What a whole job used, from its samples and from what the kernel handed over when it was waited for.
-
-Every number has its source in `sources` or the reason why it is None in `unknown`; one that may be below
-the truth is named in `lower_bounds`, one that may be above or below it in `estimates`. docs/metrics.md
-explains each."""
+"""Usage totals of a job: each number with its source, or the reason why it is None (docs/metrics.md)."""
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
@@ -17,11 +13,15 @@ from joblens.analysis.numbers.memory_peak import (
     process_mark,
     quiet_peak,
 )
-from joblens.analysis.numbers.rates import page_cache, unreclaimable_bytes
-from joblens.analysis.numbers.reasons import NOT_MEASURED, ONLY_IMPORTED
-from joblens.analysis.numbers.unreaped import FROM_WAITED, has_unreaped_processes
-from joblens.model.jobs.exit_usage import ExitUsage
-from joblens.model.jobs.job import USAGE_NUMBERS, Usage
+from joblens.analysis.numbers.rates import (
+    FROM_WAITED,
+    NOT_MEASURED,
+    ONLY_IMPORTED,
+    has_unreaped_processes,
+    page_cache,
+    unreclaimable_bytes,
+)
+from joblens.model.jobs.job import USAGE_NUMBERS, ExitUsage, Usage
 from joblens.model.jobs.sample import Sample
 
 RUSAGE = "wait4 rusage"
@@ -426,7 +426,7 @@ class _Total:
         if not any(sample.host_energy_package_uj is not None for sample in self.samples):
             return
         # Few machines tell, and each start would pay for it.
-        from joblens.analysis.numbers.energy import TOO_SHORT, energy_shares, misses_energy
+        from joblens.analysis.numbers.attribution import TOO_SHORT, energy_shares, misses_energy
 
         shares = energy_shares(self.samples)
         for number, share in (("energy_package_uj", shares.package_uj), ("energy_dram_uj", shares.dram_uj)):
@@ -441,7 +441,7 @@ class _Total:
     def add_gpus(self) -> None:
         if not any(sample.gpus is not None for sample in self.samples):
             return
-        from joblens.analysis.numbers.gpu_totals import gpu_totals  # as above: few machines have one
+        from joblens.analysis.numbers.gpu import gpu_totals  # as above: few machines have one
 
         totals = gpu_totals(self.samples)
         for number, value in (

@@ -1,12 +1,69 @@
-"""The states of operators on partitions, in columns of plain numbers: a job may have a million of them."""
+"""Columns of operator and partition states of a recipe's job, filled from its decoded events."""
 
 from array import array
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from joblens.analysis.recipes.seen import UsedResources
 from joblens.model.recipes.snapshot import OperationStatus, OperatorProgress, ProcessingStatus
+
+# What is out of bounds is no number of rows, no partition and no moment: the line was damaged.
+Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+Moment = Annotated[float, Meta(ge=0, le=1e11)]
+
+
+class UsedResources(Struct, frozen=True, gc=False):
+    wall_seconds: Moment | None = None
+    cpu_seconds: Moment | None = None
+    memory_peak_bytes: Count | None = None
+    read_bytes: Count | None = None
+    written_bytes: Count | None = None
+
+
+class SeenMetadata(Struct, frozen=True, gc=False):
+    duration_seconds: Moment | None = None
+    input_rows: Count | None = None
+    output_rows: Count | None = None
+    sample_count: Count | None = None
+    checkpoint_strategy: str | None = None
+    num_partitions: Count | None = None
+    total_partitions: Count | None = None
+    rejected_rows: Count | None = None
+    rows: Count | None = None  # of a kept result
+    rows_in: Count | None = None  # of the whole job
+    rows_out: Count | None = None
+    is_resuming: bool | None = None
+    workers: Count | None = None
+    output_path: str | None = None
+    resources: UsedResources | None = None
+    export: UsedResources | None = None  # of a partition
+    step: str | None = None
+
+
+class SeenConfig(Struct, frozen=True, gc=False):
+    executor_type: str | None = None
+
+
+class SeenEvent(Struct, frozen=True, gc=False):
+    event_type: str
+    timestamp: Moment
+    partition_id: Count | None = None
+    operation_name: str | None = None
+    operation_idx: Count | None = None
+    metadata: SeenMetadata | None = None
+    duration: Moment | None = None
+    input_rows: Count | None = None
+    output_rows: Count | None = None
+    total_partitions: Count | None = None
+    process_id: Count | None = None
+    status: str | None = None
+    error_message: str | None = None
+    output_path: str | None = None
+    checkpoint_path: str | None = None
+    retry_count: Count | None = None
+    config: SeenConfig | None = None
+
 
 UNSEEN, RUNNING, DONE, SAVED, BROKEN = range(5)
 UNKNOWN_TIME = float("nan")
@@ -338,3 +395,79 @@ def _counted(rows: int) -> int | None:
 def last_saved(columns: Sequence[OperatorColumn], row: int) -> int:
     """The place of the last operator whose result for that partition is kept; -1: there is none."""
     return max((column.index for column in columns if column.codes[row] == SAVED), default=-1)
+
+
+class PartitionRows:
+    """`number` is the row of a partition, wherever partitions stand in rows."""
+
+    def __init__(self) -> None:
+        self.ids = array("q")
+        self.number: dict[int | None, int] = {}  # of None there is none
+        self.codes = bytearray()
+        self.counts = [0, 0, 0, 0, 0]
+        self.creation_starts = array("d")
+        self.creation_ends = array("d")
+        self.starts = array("d")
+        self.ends = array("d")
+        self.sample_counts: dict[int, int] = {}
+        self.errors: dict[int, str] = {}
+        self.retries: dict[int, int] = {}
+        self.rejected: dict[int, int] = {}
+
+    def add(self, partition_id: int) -> int:
+        row = self.number[partition_id] = len(self.ids)
+        self.ids.append(partition_id)
+        self.codes.append(UNSEEN)
+        self.counts[UNSEEN] += 1
+        for times in (self.creation_starts, self.creation_ends, self.starts, self.ends):
+            times.append(UNKNOWN_TIME)
+        return row
+
+    def _turn(self, row: int, code: int) -> None:
+        self.counts[self.codes[row]] -= 1
+        self.counts[code] += 1
+        self.codes[row] = code
+
+    def start(self, row: int, at: float) -> None:
+        """The first start counts, also when the partition is come back to."""
+        if self.codes[row] != RUNNING:
+            self._turn(row, RUNNING)
+            self.errors.pop(row, None)
+        if self.starts[row] != self.starts[row]:  # never started before
+            self.starts[row] = at
+        self.ends[row] = UNKNOWN_TIME
+
+    def complete(self, row: int, at: float) -> None:
+        self._turn(row, DONE)
+        self.errors.pop(row, None)
+        self.ends[row] = at
+
+    def fail(self, row: int, at: float, message: str) -> None:
+        self._turn(row, BROKEN)
+        self.ends[row] = at
+        self.errors[row] = message
+
+    def retry(self, row: int) -> None:
+        self.retries[row] = self.retries.get(row, 0) + 1
+        self.reset(row)
+
+    def reset(self, row: int) -> None:
+        self._turn(row, UNSEEN)
+        self.errors.pop(row, None)
+        self.rejected.pop(row, None)
+        self.ends[row] = UNKNOWN_TIME
+
+    def frozen(self) -> "PartitionRows":
+        """As it is now; `number` is shared, since rows are only ever added."""
+        copy = PartitionRows()
+        copy.ids, copy.number = self.ids[:], self.number
+        copy.codes, copy.counts = bytearray(self.codes), list(self.counts)
+        copy.creation_starts, copy.creation_ends = self.creation_starts[:], self.creation_ends[:]
+        copy.starts, copy.ends = self.starts[:], self.ends[:]
+        copy.sample_counts, copy.errors = dict(self.sample_counts), dict(self.errors)
+        copy.retries, copy.rejected = dict(self.retries), dict(self.rejected)
+        return copy
+
+    def status(self, row: int, running: ProcessingStatus) -> ProcessingStatus:
+        code = self.codes[row]
+        return running if code == RUNNING else STATUS_OF_CODE[code]

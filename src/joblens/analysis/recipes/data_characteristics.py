@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.model.recipes.resources import DataCharacteristics, Modality
+from joblens.model.recipes.recipe import DataCharacteristics, Modality
 from joblens.model.values.units import MIB
 
 

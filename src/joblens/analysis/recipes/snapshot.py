@@ -6,16 +6,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.analysis.recipes.columns import BROKEN, DONE, RUNNING, SAVED, UNSEEN, OperatorColumn
-from joblens.analysis.recipes.planned import PlannedWork
-from joblens.analysis.recipes.rows import JobRows, job_rows, rejects_in
-from joblens.analysis.recipes.runs import JobRuns
-from joblens.analysis.recipes.seen import SeenEvent, SeenMetadata
-from joblens.analysis.recipes.steps import StepTotals, step_in
-from joblens.analysis.recipes.tables import OperationTable, PartitionTable
+from joblens.analysis.recipes.columns import (
+    BROKEN,
+    DONE,
+    RUNNING,
+    SAVED,
+    UNSEEN,
+    OperatorColumn,
+    SeenEvent,
+    SeenMetadata,
+)
+from joblens.analysis.recipes.progress import JobRows, JobRuns, PlannedWork, WorkGrid, job_rows, rejects_in
+from joblens.analysis.recipes.snapshot_json import OperationTable, PartitionTable
 from joblens.analysis.recipes.time_left import TimeLeft
-from joblens.analysis.recipes.work import WorkGrid
-from joblens.model.recipes.event import EventType
+from joblens.analysis.recipes.usage import StepTotals, step_in
+from joblens.model.recipes.recipe import EventType
 from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
 
 _NOTHING = SeenMetadata()

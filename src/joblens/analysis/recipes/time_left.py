@@ -9,9 +9,8 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from joblens.analysis.recipes.columns import DONE, RUNNING, SAVED, OperatorColumn
-from joblens.analysis.recipes.partitions import PartitionRows
-from joblens.model.recipes.event import Step
+from joblens.analysis.recipes.columns import DONE, RUNNING, SAVED, OperatorColumn, PartitionRows
+from joblens.model.recipes.recipe import Step
 
 # Putting an export together, in units of what its parts took: lines are moved, Parquet is rewritten.
 _ASSEMBLY = {True: 0.75, False: 0.5}

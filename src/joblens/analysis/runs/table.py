@@ -1,4 +1,4 @@
-"""What a table of a run's results shows of each job: its last attempt in numbers."""
+"""Result table of a run: each job's last attempt in numbers, and their totals."""
 
 import itertools
 from collections.abc import Sequence
@@ -6,13 +6,17 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from joblens.analysis.formats.history import returncode_of
-from joblens.analysis.numbers.outcome_numbers import mean_cpu_percent, peak_cpu_percent
-from joblens.analysis.numbers.rates import cpu_percent, unreclaimable_bytes
-from joblens.analysis.numbers.where_it_ran import WhereItRan, where_it_ran
+from joblens.analysis.formats.history import WhereItRan, returncode_of, where_it_ran
+from joblens.analysis.numbers.rates import (
+    cpu_percent,
+    mean_cpu_percent,
+    peak_cpu_percent,
+    unreclaimable_bytes,
+)
+from joblens.analysis.runs.status import run_label
 from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample
-from joblens.model.runs.run import JobState
+from joblens.model.runs.run import JobState, Run, Workflow
 from joblens.model.values.units import format_instant, in_gb
 
 FAILED_STATES = (JobState.FAILED, JobState.TERMINATED, JobState.CANCELED, JobState.PENDING_FAILED)
@@ -122,4 +126,57 @@ def row_form(row: ResultRow) -> dict[str, Any]:
         "raised": row.raised or None,
         "added_by": row.added_by,
         **to_builtins(row.where),
+    }
+
+
+class RunSummary(Struct, frozen=True, kw_only=True):
+    run: Run
+    workflow: Workflow
+    counts: dict[JobState, int]
+    attempts: int
+    wall_s: float | None  # it was driven, in all its turns together
+    jobs_s: float  # of all attempts together
+    cpu_s: float | None  # None: nothing was measured
+    longest: ResultRow | None
+    largest: ResultRow | None  # by peak memory
+    failed: tuple[ResultRow, ...]
+
+
+def summary_form(found: RunSummary) -> dict[str, Any]:
+    """For --json."""
+    run = found.run
+    return {
+        "workflow_id": run.workflow_number,
+        "workflow_name": found.workflow.name,
+        "workflow_user": found.workflow.user,
+        "run": run_label(run),
+        "run_id": run.number,
+        "run_uuid": run.uuid,
+        "run_status": run.status.value,
+        "started": _instant(run.started_at_us),
+        "ended": _instant(run.ended_at_us),
+        "duration_s": found.wall_s,
+        "total_jobs": sum(found.counts.values()),
+        "counts": {state.label: count for state, count in found.counts.items()},
+        "attempts": found.attempts,
+        "jobs_duration_s": found.jobs_s,
+        "cpu_s": found.cpu_s,
+        "longest_job": _row(found.longest),
+        "largest_job": _row(found.largest),
+        "failed_jobs": [{**(_row(row) or {}), "reason": row.why or None} for row in found.failed],
+    }
+
+
+def _instant(at_us: int | None) -> str | None:
+    return None if at_us is None else format_instant(at_us)
+
+
+def _row(row: ResultRow | None) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    return {
+        "job_name": row.name,
+        "job_id": row.job_id,
+        "duration_s": row.duration_s,
+        "peak_memory_bytes": row.peak_memory_bytes,
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.analysis.numbers.outcome_numbers import mean_cpu_percent
+from joblens.analysis.numbers.rates import mean_cpu_percent
 from joblens.analysis.sizing.amounts import memory_text, rounded_memory
 from joblens.analysis.sizing.observations import Observation, observation_of
 from joblens.analysis.sizing.rightsizing import Advice, Group, advise

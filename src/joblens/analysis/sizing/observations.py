@@ -1,23 +1,122 @@
-"""What single attempts tell of what their jobs need.
+"""Observations of single attempts: the resources a job needs, its first memory allocation, and options to
+ask for next time.
 
 One that came to its end tells it exactly; one that was killed at a limit only that it is more than that; one
-that failed for another reason, or was cancelled, what it is at least."""
+that failed for another reason, or was cancelled, what it is at least.
 
+Three strategies of the field, compared on jobs that were really observed:
+
+- *max seen*: the first try gets the most any job used. Nothing is tried twice, small jobs waste the rest.
+- *min waste*: the first try that makes the expected memory-time smallest, lost tries included.
+- *max throughput*: the first try that lets a machine finish the most jobs an hour: more small jobs side by
+  side, against the time lost with those that are tried twice.
+
+Only sizes that would be written are compared: buffer and rounding can turn the order of two peaks round.
+A try that fails is taken to fail at its very end, so what it costs is never told too low.
+"""
+
+import bisect
+import enum
+import itertools
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.analysis.numbers.outcome_numbers import (
+from joblens.analysis.numbers.rates import (
     is_out_of_memory,
     is_throttled,
     node_count,
     peak_cpu_percent,
 )
 from joblens.analysis.numbers.statistics import nearest_rank
-from joblens.analysis.sizing.allocation import Need
-from joblens.analysis.sizing.amounts import LEAST_MEMORY_BUFFER
+from joblens.analysis.sizing.amounts import (
+    LEAST_MEMORY_BUFFER,
+    cpus_for,
+    memory_for,
+    memory_text,
+    rounded_memory,
+    rounded_runtime,
+    runtime_for,
+)
 from joblens.model.jobs.job import Record, Requirements, Status
+
+
+class Strategy(enum.StrEnum):
+    MAX_SEEN = "max-seen"
+    MIN_WASTE = "min-waste"
+    MAX_THROUGHPUT = "max-throughput"
+
+
+class Need(Struct, frozen=True):
+    """What one job really used, and for how long."""
+
+    memory_bytes: int
+    duration_s: float
+
+
+class Allocation(Struct, frozen=True, kw_only=True):
+    """`first_bytes` for the first try, `retry_bytes` for the second."""
+
+    strategy: Strategy
+    first_bytes: int
+    retry_bytes: int
+    retries: float  # expected, per job: the share of jobs that are tried twice
+    waste_byte_s: float  # allocated and not used, per job, lost tries included
+    waste_percent: float  # of what is allocated
+    throughput: float  # jobs a machine would finish in the same time, against max seen (1.0)
+
+
+def compare(needs: Sequence[Need], largest_bytes: int | None = None) -> tuple[Allocation, ...]:
+    """One for each strategy, with the sizes that would be written; () without observations.
+    `largest_bytes`: what max seen would write, where something else than the jobs decides that too."""
+    if not needs:
+        return ()
+    jobs = _Jobs(needs)
+    retry = memory_for(jobs.most_bytes) if largest_bytes is None else max(largest_bytes, jobs.most_bytes)
+    # The largest first: of two that are equally good the one with fewer retries is taken.
+    sizes = sorted({min(retry, memory_for(size)) for size in jobs.sizes} | {retry}, reverse=True)
+    tried = [jobs.evaluate(Strategy.MIN_WASTE, size, retry) for size in sizes]
+    best = {
+        Strategy.MAX_SEEN: retry,
+        Strategy.MIN_WASTE: min(tried, key=lambda one: one.waste_byte_s).first_bytes,
+        Strategy.MAX_THROUGHPUT: max(tried, key=lambda one: one.throughput).first_bytes,
+    }
+    return tuple(jobs.evaluate(strategy, best[strategy], retry) for strategy in Strategy)
+
+
+def evaluate(strategy: Strategy, needs: Sequence[Need], first_bytes: int, retry_bytes: int) -> Allocation:
+    """What a pair of sizes would have cost the jobs observed."""
+    return _Jobs(needs).evaluate(strategy, first_bytes, retry_bytes)
+
+
+class _Jobs:
+    """Jobs by size, summed up once, so that any number of sizes can be tried on any number of jobs."""
+
+    def __init__(self, needs: Sequence[Need]) -> None:
+        ordered = sorted(needs, key=lambda need: need.memory_bytes)
+        self.sizes = [need.memory_bytes for need in ordered]
+        self.most_bytes = self.sizes[-1]
+        self._used = sum(need.memory_bytes * need.duration_s for need in ordered)
+        self._took_s = [0.0, *itertools.accumulate(need.duration_s for need in ordered)]
+
+    def evaluate(self, strategy: Strategy, first_bytes: int, retry_bytes: int) -> Allocation:
+        count, total_s = len(self.sizes), self._took_s[-1]
+        fitting = bisect.bisect_right(self.sizes, first_bytes)
+        retried_s = total_s - self._took_s[fitting] if fitting < count else 0.0
+        allocated = first_bytes * total_s + retry_bytes * retried_s
+        share = (count - fitting) / count
+        side_by_side = (1 - share) * retry_bytes / first_bytes + share
+        return Allocation(
+            strategy=strategy,
+            first_bytes=first_bytes,
+            retry_bytes=retry_bytes,
+            retries=share,
+            waste_byte_s=(allocated - self._used) / count,
+            waste_percent=100 * (allocated - self._used) / allocated if allocated else 0.0,
+            throughput=side_by_side * total_s / (total_s + retried_s) if total_s else side_by_side,
+        )
+
 
 OOM_GROWTH = 1.5
 TIMEOUT_GROWTH = 1.4
@@ -196,3 +295,27 @@ def spread(complete: Sequence[float], killed_at: Sequence[float] = ()) -> Spread
         {name: ordered[place][0] for name, place in places.items()},
         tuple(name for name, place in places.items() if place >= first_killed),
     )
+
+
+def memory_option(peak_bytes: float) -> str:
+    """`--memory 640m`: the amount that right-sizing finds for a peak, too."""
+    return f"--memory {memory_text(memory_for(peak_bytes))}"
+
+
+def more_memory_option(limit_bytes: float, peak_bytes: float = 0) -> str:
+    """Where it was not enough: how much it would have used is not known."""
+    enough, more = memory_for(peak_bytes), limit_bytes * OOM_GROWTH
+    return f"--memory {memory_text(rounded_memory(more) if more > enough else enough)}"
+
+
+def more_time_option(limit_s: float, took_s: float) -> str:
+    """`--timeout 1h30m`, where a time was up."""
+    enough, more = runtime_for(took_s), limit_s * TIMEOUT_GROWTH
+    seconds = rounded_runtime(more) if more > enough else enough
+    hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
+    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
+    return "--timeout " + "".join(f"{number}{unit}" for number, unit in parts if number)
+
+
+def cpus_option(needed_cpus: float) -> str:
+    return f"--cpus {cpus_for(needed_cpus)}"

@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from joblens.analysis.sizing.allocation import Allocation, Strategy, compare
 from joblens.analysis.sizing.amounts import (
     cpus_for,
     cpus_text,
@@ -26,8 +25,11 @@ from joblens.analysis.sizing.amounts import (
 from joblens.analysis.sizing.observations import (
     OOM_GROWTH,
     TIMEOUT_GROWTH,
+    Allocation,
     Observation,
     Spread,
+    Strategy,
+    compare,
     memory_limits_hit,
     memory_needs,
     spread,

@@ -1,5 +1,4 @@
-"""How well a job used what Slurm gave it: joblens' numbers where it measured the job, Slurm's beside them, or
-alone."""
+"""Slurm efficiency: how well a job used its allocation, and advice as sbatch options."""
 
 import math
 from collections.abc import Sequence
@@ -9,14 +8,52 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from joblens.analysis.sizing.observations import Observation, observation_of
-from joblens.analysis.sizing.rightsizing import Group, advise
-from joblens.analysis.slurm.accounts import slurm_use
-from joblens.analysis.slurm.advice import changes_for_sbatch, sbatch_options, sbatch_reason
-from joblens.analysis.slurm.records import exit_numbers, slurm_record
-from joblens.model.clusters.placing import CLUSTER_MARK
+from joblens.analysis.sizing.rightsizing import Advice, Group, GroupAdvice, advise
+from joblens.analysis.slurm.records import exit_numbers, slurm_record, slurm_use
+from joblens.analysis.slurm.text import slurm_clock
+from joblens.model.clusters.placement import CLUSTER_MARK
 from joblens.model.clusters.slurm import SlurmJob
-from joblens.model.jobs.finding import Finding, Severity
-from joblens.model.jobs.job import Record, Requirements, Status, Usage
+from joblens.model.jobs.job import Finding, Record, Requirements, Severity, Status, Usage
+from joblens.model.values.units import MIB
+
+
+def changes_for_sbatch(found: GroupAdvice) -> list[Advice]:
+    """CPUs of a job of several nodes are those of its tasks: how it is cut into tasks is not ours to say."""
+    is_wide = (found.group.current.nodes or 1) > 1
+    return [part for part in found.advice if part.is_change and not (is_wide and part.resource == "cpus")]
+
+
+def sbatch_options(found: GroupAdvice) -> str:
+    """Of what should change; '' when all fits as it is."""
+    return " ".join(map(sbatch_option, changes_for_sbatch(found)))
+
+
+def sbatch_option(part: Advice) -> str:
+    if part.resource == "memory":
+        return f"--mem={memory_amount(part.recommended)}"
+    if part.resource == "runtime":
+        return f"--time={slurm_clock(-(-part.recommended // 60) * 60)}"
+    return f"--cpus-per-task={part.recommended:g}"
+
+
+def sbatch_reason(part: Advice) -> str:
+    more = ", rounded up to Slurm's whole minutes" if _is_rounded(part) else ""
+    return f"{part.resource}: {part.reason}{more}"
+
+
+def is_rounded_for_sbatch(found: GroupAdvice) -> bool:
+    return any(map(_is_rounded, changes_for_sbatch(found)))
+
+
+def _is_rounded(part: Advice) -> bool:
+    return part.resource == "runtime" and part.recommended % 60 != 0
+
+
+def memory_amount(size: float) -> str:
+    """As sbatch reads it: 12G, 640M."""
+    mib = max(1, -(-int(size) // MIB))
+    return f"{mib // 1024}G" if mib % 1024 == 0 else f"{mib}M"
+
 
 COMMENT = "joblens run="  # begins the comments of allocations that joblens asked for
 MEASURED = "joblens"

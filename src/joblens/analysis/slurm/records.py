@@ -1,8 +1,19 @@
-"""Jobs that Slurm remembers, as records: what they asked for, what they used as far as Slurm saw it, how they
-ended."""
+"""Slurm accounting records: a job's requests, use and end, worked out from sacct.
 
-from joblens.analysis.slurm.accounts import SlurmUse, node_count, slurm_use
-from joblens.model.clusters.slurm import SlurmJob, SlurmRow
+CPU time and I/O add up over the steps. Memory does not: sacct has the largest *task* of each step, requests
+are by node, and steps may run beside each other or one after the other. So it is put together by node and by
+time.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.analysis.slurm.text import gpus_of, slurm_bytes, slurm_seconds
+from joblens.model.clusters.slurm import QueuedJob, SlurmJob, SlurmRow
+from joblens.model.jobs.details import ClusterAccount
 from joblens.model.jobs.job import (
     Attempt,
     Job,
@@ -15,6 +26,237 @@ from joblens.model.jobs.job import (
     Usage,
 )
 from joblens.model.values.ids import uuid_from
+
+SOURCE = "sacct"
+# Processes that are killed take the CPU time of their own children, which nobody waited for, with them.
+_KILLED_STATES = ("TIMEOUT", "OUT_OF_MEMORY", "CANCELLED", "NODE_FAIL", "PREEMPTED", "DEADLINE")
+_EXTERN = "extern"  # holds the place; nothing of the job runs in it
+
+
+class SlurmUse(Struct, frozen=True, kw_only=True):
+    """None: sacct does not say."""
+
+    nodes: int
+    cpus: int | None = None  # it had, on all nodes
+    gpus: int | None = None  # it asked for, on all nodes
+    elapsed_s: float | None = None
+    cpu_usec: int | None = None
+    cpu_user_usec: int | None = None
+    cpu_system_usec: int | None = None
+    is_cpu_least: bool = False
+    memory_peak_bytes: int | None = None  # of the node that used most
+    is_memory_estimated: bool = False  # several tasks on a node, or steps side by side: peaks were added up
+    asked_memory_bytes: int | None = None  # a node
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    gpu_memory_peak_bytes: int | None = None
+
+    @property
+    def cpu_percent(self) -> float | None:
+        """Of the CPU time that was its to use."""
+        if self.cpu_usec is None or not self.cpus or not self.elapsed_s:
+            return None
+        return self.cpu_usec / (self.cpus * self.elapsed_s) / 1e4
+
+    @property
+    def memory_percent(self) -> float | None:
+        if self.memory_peak_bytes is None or not self.asked_memory_bytes:
+            return None
+        return 100 * self.memory_peak_bytes / self.asked_memory_bytes
+
+
+def is_settled(job: SlurmJob) -> bool:
+    """For some seconds after its end a job's row lacks what its database has not been told yet."""
+    row = job.row
+    return job.is_over and not row.asked_memory.endswith("?") and row.submitted_at_us is not None
+
+
+def slurm_use(job: SlurmJob) -> SlurmUse:
+    row, steps = job.row, [step for step in job.steps if step.step != _EXTERN]
+    peak, is_estimated = memory_peak(steps)
+    return SlurmUse(
+        nodes=node_count(row),
+        cpus=row.allocated_cpus or row.asked_cpus,
+        gpus=gpus_of(row.asked_tres) if row.asked_tres else gpus_of(row.allocated_tres),
+        elapsed_s=row.elapsed_s,
+        cpu_usec=_whole(row.total_cpu_usec, [_step_cpu_usec(step) for step in job.steps]),
+        cpu_user_usec=_whole(row.user_cpu_usec, [step.user_cpu_usec for step in job.steps]),
+        cpu_system_usec=_whole(row.system_cpu_usec, [step.system_cpu_usec for step in job.steps]),
+        is_cpu_least=row.state in _KILLED_STATES or not job.is_over,
+        memory_peak_bytes=peak,
+        is_memory_estimated=is_estimated,
+        asked_memory_bytes=asked_memory_bytes(row),
+        read_bytes=_sum(_disk(step.used_in_total, step.max_disk_read_bytes, step) for step in steps),
+        written_bytes=_sum(_disk(step.used_out_total, step.max_disk_write_bytes, step) for step in steps),
+        gpu_memory_peak_bytes=max(
+            (size for step in steps if (size := slurm_bytes(step.used_in_max.get("gres/gpumem", "")))),
+            default=None,
+        ),
+    )
+
+
+def node_count(row: SlurmRow) -> int:
+    return max(1, row.node_count or 0, len(row.nodes))
+
+
+def asked_memory_bytes(row: SlurmRow) -> int | None:
+    """For each node. ReqMem is written in three ways: 4Gc for each CPU, 4Gn for each node (both before
+    21.08), 4G for all of the job. 0 asks for all that a node has."""
+    nodes = node_count(row)
+    text = row.asked_memory
+    size = slurm_bytes(text[:-1] if text.endswith(("c", "n")) else text, "M")
+    if size and text.endswith("c"):
+        return size * math.ceil((row.asked_cpus or row.allocated_cpus or nodes) / nodes)
+    if size and text.endswith("n"):
+        return size
+    if not size:
+        size = slurm_bytes(row.asked_tres.get("mem", ""), "M") or slurm_bytes(
+            row.allocated_tres.get("mem", ""), "M"
+        )
+    return None if not size else math.ceil(size / nodes)
+
+
+def memory_peak(steps: Sequence[SlurmRow]) -> tuple[int | None, bool]:
+    """(of the node that used most, whether it is put together from several peaks). What steps that ran at
+    the same time used on a node adds up; of others the largest counts."""
+    known = [(step, size) for step in steps if (size := _step_on_a_node(step)) is not None]
+    if not known:
+        return None, False
+    best, best_parts = 0, 0
+    for now, _ in known:
+        beside = [(step, size) for step, size in known if step is now or _are_together(step, now)]
+        for node in now.nodes or ("",):
+            there = [size for step, size in beside if step is now or not node or node in step.nodes]
+            if sum(there) > best:
+                best, best_parts = sum(there), len(there)
+    several = any(_tasks_a_node(step) > 1 for step, _ in known)
+    return best, best_parts > 1 or several
+
+
+def _are_together(step: SlurmRow, other: SlurmRow) -> bool:
+    """`step` was under way when `other` began. Slurm's times are whole seconds: what ended in the second in
+    which another began was before it."""
+    begin, end, at = step.started_at_us, step.ended_at_us, other.started_at_us
+    if begin is None or at is None:
+        return step.step == "batch"
+    if begin == at and step.ended_at_us == at:
+        return False
+    return begin <= at and (end is None or at < end)
+
+
+def _step_on_a_node(step: SlurmRow) -> int | None:
+    """Its largest task as often as there are tasks on a node, but never more than all its tasks had."""
+    largest = step.max_rss_bytes
+    if largest is None:
+        return slurm_bytes(step.used_in_max.get("mem", ""))
+    total = slurm_bytes(step.used_in_total.get("mem", ""))
+    estimate = largest * _tasks_a_node(step)
+    return estimate if total is None else max(largest, min(estimate, total))
+
+
+def _tasks_a_node(step: SlurmRow) -> int:
+    return max(1, math.ceil((step.task_count or 1) / node_count(step)))
+
+
+def _step_cpu_usec(step: SlurmRow) -> int | None:
+    """Of one that runs only what it was last seen with is known."""
+    if step.total_cpu_usec:
+        return step.total_cpu_usec
+    seen = slurm_seconds(step.used_in_total.get("cpu", ""))
+    return step.total_cpu_usec if seen is None else round(seen * 1e6)
+
+
+def with_seen(job: SlurmJob, seen: Sequence[SlurmRow]) -> SlurmJob:
+    """What sstat saw of the steps of a job that runs put to what sacct has of them: names, nodes, times."""
+    steps = {step.job_id: step for step in job.steps}
+    for row in seen:
+        known = steps.get(row.job_id, replace(row, nodes=job.row.nodes, node_count=job.row.node_count))
+        steps[row.job_id] = replace(
+            known,
+            task_count=row.task_count or known.task_count,
+            max_rss_bytes=row.max_rss_bytes,
+            used_in_max=row.used_in_max,
+            used_in_total=row.used_in_total,
+            used_out_total=row.used_out_total,
+        )
+    return SlurmJob(row=job.row, steps=tuple(steps.values()))
+
+
+def queued_job(job: QueuedJob) -> SlurmJob:
+    """Of one that Slurm's books do not have yet: what its queue knows."""
+    elapsed = None
+    if job.time_limit_s is not None and job.time_left_s is not None:
+        elapsed = max(0.0, job.time_limit_s - job.time_left_s)
+    row = SlurmRow(
+        job_id=job.job_id,
+        raw_id=job.raw_id,
+        name=job.name,
+        comment=job.comment,
+        user=job.user,
+        account=job.account,
+        partition=job.partition,
+        qos=job.qos,
+        state=job.state,
+        reason=job.reason,
+        submitted_at_us=job.submitted_at_us,
+        started_at_us=job.starts_at_us if job.nodes else None,
+        elapsed_s=elapsed,
+        time_limit_s=job.time_limit_s,
+        allocated_cpus=job.cpus,
+        node_count=job.node_count,
+        nodes=job.nodes,
+    )
+    return SlurmJob(row=row)
+
+
+def _disk(total: dict[str, str], largest: int | None, step: SlurmRow) -> int | None:
+    """Over all tasks; where only the largest task's is known, that is all there is for a step of one task."""
+    whole = slurm_bytes(total.get("fs/disk", ""))
+    return whole if whole is not None or (step.task_count or 1) > 1 else largest
+
+
+def _whole(of_job: int | None, of_steps: Sequence[int | None]) -> int | None:
+    """A job that runs has nothing in its own row yet."""
+    return of_job or _sum(of_steps) or of_job
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def cluster_account(job: SlurmJob, *, is_shared: bool = False) -> ClusterAccount:
+    """`is_shared`: of an allocation in which other jobs ran too."""
+    row, use = job.row, slurm_use(job)
+    said = {
+        "partition": row.partition,
+        "account": row.account,
+        "qos": row.qos,
+        "reason": row.reason,
+        "cancelled_by": row.cancelled_by,
+        "steps": str(len(job.steps)),
+    }
+    return ClusterAccount(
+        source=SOURCE,
+        job_id=row.job_id,
+        state=row.state,
+        exit_code=row.exit_code,
+        elapsed_s=use.elapsed_s,
+        time_limit_s=row.time_limit_s,
+        cpu_usec=use.cpu_usec,
+        max_rss_bytes=use.memory_peak_bytes,
+        asked_memory_bytes=use.asked_memory_bytes,
+        allocated_cpus=row.allocated_cpus,
+        nodes=row.nodes,
+        read_bytes=use.read_bytes,
+        written_bytes=use.written_bytes,
+        submitted_at_us=row.submitted_at_us,
+        started_at_us=row.started_at_us,
+        ended_at_us=row.ended_at_us,
+        is_shared=is_shared,
+        fields={name: value for name, value in said.items() if value},
+    )
+
 
 SAMPLED = "sacct (sampled)"
 ACCOUNTING = "sacct"

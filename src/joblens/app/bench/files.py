@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from joblens.analysis.comparing.bench_numbers import COMMANDS, FORMAT, TOOL, Document
-from joblens.app.wiring.drivers import store_name
-from joblens.app.wiring.paths import store_home
+from joblens.analysis.comparing.bench import COMMANDS, FORMAT, TOOL, Document
+from joblens.app.wiring.drivers import store_home, store_name
 from joblens.files.private import make_private_folder
 from joblens.model.errors import BenchmarkError
 from joblens.model.settings import Settings

@@ -1,4 +1,4 @@
-"""BenchmarkRunner: a tool's own script run a few times, every run measured, results kept and compared."""
+"""BenchmarkRunner: a tool's own script run a few times and measured; results compared and reported."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 import joblens
-from joblens.analysis.comparing.bench_numbers import (
+from joblens.analysis.comparing.bench import (
     FORMAT,
     TOOL,
     Document,
@@ -21,20 +21,53 @@ from joblens.analysis.comparing.bench_numbers import (
     variants_of,
 )
 from joblens.app.bench.files import default_results_dir, find, load_all, new_id, save
-from joblens.app.bench.reports import report_text, write_report
+from joblens.app.jobs.api import Result, SequentialRunner
 from joblens.app.jobs.preparation import prepare
-from joblens.app.jobs.results import Result
-from joblens.app.jobs.sequential import SequentialRunner
-from joblens.app.queue.devices import DEVICES, missing_device
 from joblens.app.queue.tools import find_tool, placed, request_of, tool_request
-from joblens.app.wiring.bench_system import disturbances, system_info
+from joblens.app.reports.exports import output_file
 from joblens.app.wiring.drivers import Warn, warn_in_python
+from joblens.app.wiring.machine import DEVICES, disturbances, missing_device, system_info
 from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import BenchmarkError
 from joblens.model.history import BENCH_TAG
 from joblens.model.settings import Settings
 from joblens.model.tool import Tool
 from joblens.model.values.units import format_instant
+from joblens.views.bench.report import html_report, markdown_report
+
+_HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
+
+
+def report_text(documents: Sequence[Mapping[str, Any]], title: str, *, compares: bool = False) -> str:
+    return markdown_report(documents, title, compares=compares)[0]
+
+
+def check_report_place(path: str) -> None:
+    """Before anything is run for it. Raises BenchmarkError; no folder is made for it, as it may be
+    mistyped."""
+    if os.path.splitext(path)[1].lower() not in (*_HTML, *_MARKDOWN):
+        raise BenchmarkError(f"{path}: a report is an .html or .md file")
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise BenchmarkError(f"{path}: the report could not be written: there is no folder {folder}")
+
+
+def write_report(
+    documents: Sequence[Mapping[str, Any]], title: str, path: str, *, compares: bool = False
+) -> str:
+    """-> the report as Markdown, whatever was written."""
+    check_report_place(path)
+    text, pictures = markdown_report(documents, title, compares=compares)
+    if os.path.splitext(path)[1].lower() in _HTML:
+        files = {path: html_report(documents, title, compares=compares)}
+    else:
+        folder = os.path.dirname(path)
+        files = {**{os.path.join(folder, name): svg for name, svg in pictures.items()}, path: text}
+    for name, content in files.items():
+        with output_file(name) as file:
+            file.write(content.encode(errors="backslashreplace"))
+    return text
+
 
 _MOST_RUNS = 100_000
 

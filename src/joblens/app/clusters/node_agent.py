@@ -13,8 +13,7 @@ import msgspec
 
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.nodes.measurement import NodeMeasurement
-from joblens.agent.nodes.messages import END, KILL, NodeOrder, NodeReport, report_lines
-from joblens.agent.nodes.task_door import TaskDoor
+from joblens.agent.nodes.protocol import END, KILL, NodeOrder, NodeReport, TaskDoor, report_lines
 from joblens.app.wiring.drivers import SystemClock
 from joblens.engine.life.job_life import EndCause
 from joblens.model.jobs.details import NodePart

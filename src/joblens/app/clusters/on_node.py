@@ -8,8 +8,14 @@ import threading
 
 import msgspec
 
-from joblens.runners.nodes.door import PYTHON, Command
-from joblens.runners.nodes.door_calls import DOORS_VARIABLE, NODE_VARIABLE, DoorCall, NodeDoorFile
+from joblens.runners.nodes.remote_processes import (
+    DOORS_VARIABLE,
+    NODE_VARIABLE,
+    PYTHON,
+    Command,
+    DoorCall,
+    NodeDoorFile,
+)
 
 _WAIT_S = "10"  # for the agent of the node to be there
 _FAILED = 255  # as rsh and ssh

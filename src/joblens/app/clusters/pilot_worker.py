@@ -1,9 +1,10 @@
-"""Worker that a cluster starts for a run: `python -m joblens.app.clusters.pilot_worker FILE`.
+"""Pilot worker that a cluster starts for a run: `python -m joblens.app.clusters.pilot_worker FILE`.
 
 FILE is a private JSON text (`model.clusters.placing.WorkerConfig`), `-` reads it from standard input. The
 worker takes only tickets of its run. It ends when they have ended, when there were none for a while, or
 before its walltime is up. On SIGTERM it asks the cluster why its allocation ends: jobs of a cancelled one
-end with it, others go back to the queue. The worker of one job ends with the exit code of that job."""
+end with it, others go back to the queue. The worker of one job ends with the exit code of that job.
+"""
 
 import contextlib
 import os
@@ -15,25 +16,81 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from joblens.agent.runtime.output_folders import MARK
-from joblens.app.clusters.pilot_node import is_on_every_node, place_of, rename_command, slurm_job_id
 from joblens.app.clusters.worker_files import leave_words
 from joblens.app.jobs.queries import exit_code_of
 from joblens.app.queue.worker import PilotOptions, RunningWorker, WorkerOptions
+from joblens.app.wiring.agent_context import OwnLog
 from joblens.app.wiring.background_process import log_line
-from joblens.app.wiring.owning import OwnLog
 from joblens.app.wiring.settings import load_settings
-from joblens.model.clusters.placing import PlaceEnding, WorkerConfig
+from joblens.model.clusters.allocation import slurm_allocation
+from joblens.model.clusters.placement import PlaceEnding, WorkerConfig
 from joblens.model.clusters.slurm import CANCELLED_REASON
 from joblens.model.delivery import Claim
 from joblens.model.errors import ConfigError, InputError, JoblensError
 from joblens.model.jobs.job import Placement, Record, Status
 from joblens.model.settings import Settings
-from joblens.plan.slurm.answers import ending_of
-from joblens.ports.pilot_workers import NodeListener
+from joblens.ports.workers import NodeListener
 from joblens.probes.host.machine_load import read_host
+from joblens.runners.slurm.allocations import ending_of
 from joblens.views.text.standard_streams import guard_standard_error
+
+SLURM = "slurm"
+
+
+def place_of(hire: WorkerConfig, environ: Mapping[str, str]) -> Placement | None:
+    """What whoever hired it knew, and what only shows here. None: no cluster has a part in it."""
+    told = hire.placement
+    if "SLURM_JOB_ID" not in environ or (told is not None and told.engine != SLURM):
+        return told
+    placement = told or Placement(engine=SLURM)
+    found = {
+        "job_id": slurm_job_id(environ),
+        "cluster": environ.get("SLURM_CLUSTER_NAME", ""),
+        "partition": environ.get("SLURM_JOB_PARTITION", ""),
+        "account": environ.get("SLURM_JOB_ACCOUNT", ""),
+        "qos": environ.get("SLURM_JOB_QOS", ""),
+    }
+    return replace(
+        placement, nodes=_nodes(placement, environ), **{name: value for name, value in found.items() if value}
+    )
+
+
+def _nodes(placement: Placement, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """All that its job has, this one first; of an allocation for many jobs only this one."""
+    allocation = slurm_allocation(environ)
+    if allocation is None:
+        return placement.nodes
+    if placement.is_allocation:
+        return (allocation.here,)
+    return (allocation.here, *allocation.others(len(allocation.nodes)))
+
+
+def rename_command(hire: WorkerConfig, environ: Mapping[str, str]) -> list[str] | None:
+    """Returns the command that names an element of an array after its job: Slurm gives all elements the name
+    of the array. None: it is no element of an array."""
+    index = environ.get("SLURM_ARRAY_TASK_ID", "")
+    if not hire.names or not hire.is_array or not index.isdecimal() or int(index) >= len(hire.names):
+        return None
+    return [
+        *("scontrol", "update", f"jobid={slurm_job_id(environ)}", f"name={hire.names[int(index)]}"),
+        f"comment=joblens run={hire.run_uuid} job={hire.tickets[int(index)]}",
+    ]
+
+
+def is_on_every_node(environ: Mapping[str, str]) -> bool:
+    """Whether Slurm has started such a worker on each node of the allocation: what one finds all do."""
+    nodes = environ.get("SLURM_JOB_NUM_NODES", "")
+    return bool(nodes) and environ.get("SLURM_STEP_NUM_NODES", "") == nodes
+
+
+def slurm_job_id(environ: Mapping[str, str]) -> str:
+    """As people and sacct write it: 123, or 123_4 of an array."""
+    array, task = environ.get("SLURM_ARRAY_JOB_ID", ""), environ.get("SLURM_ARRAY_TASK_ID", "")
+    return f"{array}_{task}" if array and task else environ.get("SLURM_JOB_ID", "")
+
 
 _STDIN = "-"
 _LARGEST_BYTES = 64 << 20
@@ -106,7 +163,7 @@ def serve(
         )
     running.run(ear)
     if hire.listen:
-        from joblens.runners.nodes.hiring import leave_home
+        from joblens.runners.nodes.pilot_worker import leave_home
 
         leave_home(hire.listen, MARK)
     if not is_for_tickets or len(options.hired.tickets if options.hired is not None else ()) != 1:
@@ -232,7 +289,7 @@ def _why_ended(
         return None
 
     def ask() -> PlaceEnding | None:
-        from joblens.runners.slurm.ending import why_slurm_ends
+        from joblens.runners.slurm.allocations import why_slurm_ends
 
         ends_s = _ends_at_s(environ)
         return why_slurm_ends(

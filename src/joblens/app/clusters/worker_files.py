@@ -7,11 +7,10 @@ import sys
 
 import msgspec
 
-from joblens.app.wiring.drivers import is_file_store, store_address, store_name
-from joblens.app.wiring.owning import current_user
-from joblens.app.wiring.paths import store_home
+from joblens.app.wiring.agent_context import current_user
+from joblens.app.wiring.drivers import is_file_store, store_address, store_home, store_name
 from joblens.files.private import make_private_folder
-from joblens.model.clusters.placing import WorkerConfig
+from joblens.model.clusters.placement import WorkerConfig
 from joblens.model.errors import PlacingError
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid

@@ -9,21 +9,18 @@ from typing import Any
 
 from msgspec import Struct, json
 
-from joblens.analysis.crates.files import METADATA, PREVIEW
-from joblens.analysis.crates.job import job_crate
-from joblens.analysis.crates.run import run_crate
-from joblens.analysis.runs.workflow_rows import run_label
-from joblens.app.crates.files import CrateFiles, bytes_file
-from joblens.app.crates.writing import write_crate
+from joblens.analysis.crates.graph import METADATA, PREVIEW
+from joblens.analysis.crates.profiles import job_crate, run_crate
+from joblens.analysis.runs.status import run_label
+from joblens.app.crates.files import CrateFiles, bytes_file, write_crate
 from joblens.app.reports.exports import Advance, Exported, export_history
 from joblens.app.runs.datasets import datasets_of_run
 from joblens.app.runs.lookup import records_of_run
 from joblens.app.runs.state import state_of_run
-from joblens.app.workflows.loading import LoadedSpec, loaded_run
+from joblens.app.workflows.loader import LoadedSpec, loaded_run
 from joblens.model.crate import CrateAbout, CrateFile, CrateJob, CrateRun, CrateStep, CrateTool
-from joblens.model.jobs.job import Record
-from joblens.model.jobs.provenance import Provenance
-from joblens.model.jobs.run_link import FileStamp
+from joblens.model.jobs.details import Provenance
+from joblens.model.jobs.job import FileStamp, Record
 from joblens.model.runs.run import JobState, Run
 from joblens.model.runs.workflow_spec import WorkflowSpec
 from joblens.plan.workflows.expansion import expand_files

@@ -1,21 +1,99 @@
-"""What joblens can do on this machine: measuring and enforcing, the store's part, and what is installed."""
+"""Doctor: what joblens can measure and enforce here, the store, Slurm and Ray, installed extras."""
 
+import importlib.util
 import os
 import shlex
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from joblens.model.errors import how_to_install
-from joblens.model.jobs.capability import Capability
+from joblens.model.errors import JoblensError, how_to_install
+from joblens.model.jobs.probe_choice import Capability
 from joblens.model.settings import Settings
 from joblens.model.values.store_url import is_postgres
+from joblens.runners.slurm.commands import SlurmCommands, has_slurm
+
+
+def ray_capability(settings: Settings) -> Capability:
+    """A cluster is only named: to ask it would take as long as joining it."""
+    if importlib.util.find_spec("ray") is None:
+        reason = "Ray is not installed here"
+        return Capability(
+            area="clusters",
+            name="ray",
+            available=False,
+            applies=False,
+            reason=f"{reason}: {how_to_install('ray')}",
+        )
+    from importlib.metadata import version
+
+    address = settings.ray.address or os.environ.get("RAY_ADDRESS", "")
+    where = f"the cluster at {address} (not asked)" if address else "one of its own on this machine"
+    return Capability(
+        area="clusters", name="ray", available=True, mechanism=f"Ray {version('ray')}; run takes {where}"
+    )
+
+
+_AREA = "clusters"
+_ANSWER_S = 5.0
+_NO_BOOKS = "accounting_storage/none"
+
+
+def slurm_capabilities() -> list[Capability]:
+    if not has_slurm():
+        reason = "no sbatch here: this machine is of no Slurm cluster"
+        return [Capability(area=_AREA, name="slurm", available=False, applies=False, reason=reason)]
+    commands = SlurmCommands(wait_s=_ANSWER_S)
+    try:
+        version, config, partitions = commands.version(), commands.config(), commands.sinfo()
+    except JoblensError as error:
+        fix = error.hint or "see that its controller runs and that SLURM_CONF names the right file"
+        return [Capability(area=_AREA, name="slurm", available=False, reason=_first_line(error), fix=fix)]
+    names = ", ".join(dict.fromkeys(one.name for one in partitions))
+    mechanism = f"Slurm {version}, cluster {config.get('ClusterName', '?')}, partitions: {names}"
+    return [
+        Capability(area=_AREA, name="slurm", available=True, mechanism=mechanism),
+        _accounting(commands, config),
+        _memory(config),
+    ]
+
+
+def _accounting(commands: SlurmCommands, config: dict[str, str]) -> Capability:
+    """What `seff`, `import slurm` and the numbers beside ours need."""
+    name, fix = "slurm accounting", "seff and import slurm need slurmdbd: ask who looks after the cluster"
+    if config.get("AccountingStorageType", "") in ("", _NO_BOOKS):
+        return Capability(
+            area=_AREA, name=name, available=False, reason="this cluster keeps no books", fix=fix
+        )
+    try:
+        commands.sacct(None, "--allocations", "--starttime=now")
+    except JoblensError as error:
+        return Capability(area=_AREA, name=name, available=False, reason=_first_line(error), fix=fix)
+    seconds = config.get("JobAcctGatherFrequency", "")
+    gather = config.get("JobAcctGatherType", "").removeprefix("jobacct_gather/")
+    every = f"; memory sampled by {gather}, every {seconds} s" if gather not in ("", "none") else ""
+    return Capability(area=_AREA, name=name, available=True, mechanism=f"sacct{every}")
+
+
+def _memory(config: dict[str, str]) -> Capability:
+    """Who ends a job that is over its memory."""
+    name = "slurm memory limits"
+    if "task/cgroup" in config.get("TaskPlugin", ""):
+        return Capability(
+            area=_AREA, name=name, available=True, mechanism="control groups, if it constrains RAM"
+        )
+    reason = "Slurm holds nobody to --mem here"
+    return Capability(
+        area=_AREA, name=name, available=True, mechanism="watched by joblens for its own jobs", reason=reason
+    )
+
+
+def _first_line(error: JoblensError) -> str:
+    return str(error).strip().split("\n")[0]
 
 
 def diagnose(settings: Settings) -> list[Capability]:
     from joblens.agent.doctor.capabilities import probe_capabilities
-    from joblens.app.doctor.ray import ray_capability
-    from joblens.app.doctor.slurm import slurm_capabilities
     from joblens.app.wiring.drivers import SystemClock
 
     rows = probe_capabilities(SystemClock(), settings.limits.cgroup_parent)
@@ -52,8 +130,7 @@ def co2_capability(factor: float | None, rows: Sequence[Capability]) -> Capabili
 
 
 def _storage(settings: Settings) -> list[Capability]:
-    from joblens.app.wiring.drivers import store_name
-    from joblens.app.wiring.paths import store_home
+    from joblens.app.wiring.drivers import store_home, store_name
 
     logs = _writable("logs", settings.output.dir or store_home(store_name(settings)))
     broker = [_broker(settings)] if settings.queue.broker else []
@@ -101,7 +178,7 @@ def _labels(settings: Settings) -> list[Capability]:
     from contextlib import closing
 
     from joblens.app.queue.notifiers import living_workers
-    from joblens.app.queue.queueing import open_queue_store
+    from joblens.app.queue.submission import open_queue_store
     from joblens.app.wiring.drivers import store_is_there
     from joblens.model.errors import JoblensError
     from joblens.model.values.labels import queue_and_label, unserved_words

@@ -1,28 +1,73 @@
-"""Checks before a run exists: one order for run, run-jobs, rerun, map, submit and resume, and for dry runs.
+"""Checks before a run exists, in one order for all commands and dry runs; capacity of its engine.
 
-Nothing is written before all of them have passed, so no run is left that could never begin."""
+Nothing is written before all of them have passed, so no run is left that could never begin.
+"""
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from msgspec import Struct
 
-from joblens.agent.launcher.enclosing_job import is_inside_a_job
-from joblens.app.driving.engine_capacity import EngineCapacity, open_engine
+from joblens.agent.launcher.launch import is_inside_a_job
+from joblens.app.runs.control import refuse_driven, refuse_other_engine, refuse_unfinished_base
 from joblens.app.runs.records import create_run, jobs_to_run
-from joblens.app.runs.refusals import refuse_driven, refuse_other_engine, refuse_unfinished_base
 from joblens.app.runs.reruns import RerunSelection
 from joblens.app.wiring.drivers import Warn, open_store_directly
-from joblens.app.workflows.loading import LoadedSpec
+from joblens.app.workflows.loader import LoadedSpec
+from joblens.engine.schedule.capacity import RunCapacity
 from joblens.files.private import make_private_folder
+from joblens.model.clusters.placement import ClusterPreview
 from joblens.model.errors import InputError, PlanError, SupervisorError
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import Run, RunOptions, Workflow
 from joblens.model.settings import Settings
-from joblens.plan.slurm.srun_signal import srun_signal
+from joblens.plan.workflows.graph import Stage
+from joblens.plan.workflows.slurm import srun_signal
 from joblens.ports.store import Store
+
+
+class EngineCapacity(Protocol):
+    """Asked before a run exists: it writes nothing, submits nothing and starts nothing."""
+
+    def check(self, places: Collection[int]) -> None:
+        """Raises PlanError for jobs that could never start, PlacingError where the engine does not answer."""
+        ...
+
+    def preview(
+        self, stages: Sequence[Stage], places: Collection[int], expected_s: Mapping[int, float]
+    ) -> ClusterPreview:
+        """Capacity and requests of a run of these jobs. `expected_s`: how long they took before."""
+        ...
+
+    def offer(self) -> RunCapacity:
+        """For a rehearsal of the run, after `preview`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_engine(
+    plan: Plan, options: RunOptions, settings: Settings, config: str | None, warn: Warn
+) -> EngineCapacity:
+    """Raises MissingExtra where a library is not installed, InputError for a broker or an address that cannot
+    be one."""
+    if options.engine == "local":
+        from joblens.app.wiring.machine import MachineCapacity
+
+        return MachineCapacity(plan, options)
+    from joblens.app.clusters.engine import ClusterCapacity, is_cluster
+    from joblens.app.queue.notifiers import settings_of_run
+
+    settings = settings_of_run(settings, options)
+    if is_cluster(options.engine):
+        return ClusterCapacity(plan, options, settings, config, warn)
+    from joblens.app.clusters.engine import QueueCapacity
+
+    return QueueCapacity(plan, options, settings, warn)
+
 
 _SHOWN = 20
 

@@ -10,27 +10,24 @@ from contextlib import closing, suppress
 from msgspec.structs import replace
 
 from joblens.agent.runs.view import NoView
-from joblens.agent.runtime.locks import RunLock
+from joblens.agent.runtime.ownership import RunLock
 from joblens.app.clusters.engine import ClusterEngine
-from joblens.app.driving.checks import refuse_inside_a_job
+from joblens.app.driving.checks import open_engine, refuse_inside_a_job
 from joblens.app.driving.detaching import detach_run
-from joblens.app.driving.driving import Driven, drive
-from joblens.app.driving.engine_capacity import open_engine
+from joblens.app.driving.driver import Driven, drive
 from joblens.app.jobs.logs import OutputFollower
-from joblens.app.queue.queueing import QueueRequest, QueueStore, make_tickets, open_queue_store
-from joblens.app.wiring.drivers import Warn, logs_root, store_name
-from joblens.app.wiring.owning import OwnLog, current_user
-from joblens.app.wiring.paths import spool_dir
+from joblens.app.queue.submission import QueueRequest, QueueStore, make_tickets, open_queue_store
+from joblens.app.wiring.agent_context import OwnLog, current_user
+from joblens.app.wiring.drivers import Warn, logs_root, spool_dir, store_name
 from joblens.files.private import make_private_folder
 from joblens.model.delivery import Ticket
 from joblens.model.errors import InputError, JoblensError, StoreError, UnknownRun
-from joblens.model.jobs.job import Job, Record
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Job, Record, RunLink
 from joblens.model.runs.run import COMMAND, JobState, Run, RunOptions, Workflow
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobQueued, RunCreated, TicketMade, WorkflowCreated
-from joblens.plan.commands.command_plan import PLAN_NAME, CommandSpec, plan_of_command, text_of_command
+from joblens.plan.commands.command_lines import PLAN_NAME, CommandSpec, plan_of_command, text_of_command
 from joblens.ports.store import Store
 
 _SOURCE = "joblens run --engine"  # in place of a file; each user has one such workflow in a store

@@ -9,18 +9,23 @@ from collections.abc import Callable
 
 import msgspec
 
-from joblens.agent.runs.signals import heed_no_nudge
-from joblens.agent.runtime.locks import RunLock
+from joblens.agent.runtime.loop import heed_no_nudge
+from joblens.agent.runtime.ownership import RunLock
 from joblens.app.driving.checks import refuse_inside_a_job
 from joblens.app.jobs.supervisor import log
 from joblens.app.queue.notifiers import settings_of_run
-from joblens.app.runs.refusals import driven_by_another
-from joblens.app.wiring.background_process import service_arguments, settings_of, stand_on_its_own
-from joblens.app.wiring.child_store import store_arguments, store_environment
-from joblens.app.wiring.detached_process import start_detached_process, warn_of_logout
-from joblens.app.wiring.drivers import open_store_directly, store_name
-from joblens.app.wiring.owning import OwnLog
-from joblens.app.wiring.paths import spool_dir
+from joblens.app.runs.control import driven_by_another
+from joblens.app.wiring.agent_context import OwnLog
+from joblens.app.wiring.background_process import (
+    service_arguments,
+    settings_of,
+    stand_on_its_own,
+    start_detached_process,
+    store_arguments,
+    store_environment,
+    warn_of_logout,
+)
+from joblens.app.wiring.drivers import open_store_directly, spool_dir, store_name
 from joblens.model.errors import JoblensError
 from joblens.model.runs.run import Run, RunOptions
 from joblens.model.settings import Settings
@@ -61,10 +66,10 @@ def detach_run(
 
 
 def main() -> None:
-    from joblens.app.driving.driving import drive
-    from joblens.app.driving.notice import notify_run
-    from joblens.app.runs.kept_specs import whole_run
-    from joblens.app.workflows.loading import plan_of_run
+    from joblens.app.driving.driver import drive
+    from joblens.app.driving.summary import notify_run
+    from joblens.app.runs.specs import whole_run
+    from joblens.app.workflows.loader import plan_of_run
 
     parser = service_arguments("run")
     parser.add_argument("--options", required=True)

@@ -7,15 +7,15 @@ from typing import Any
 from msgspec import to_builtins
 
 from joblens.app.driving.checks import CheckedRun
-from joblens.app.runs.earlier_runs import earlier_durations
+from joblens.app.runs.records import earlier_durations
 from joblens.engine.schedule.capacity import Choices
-from joblens.engine.schedule.rehearsal import DryRun, RehearsedStart, rehearse
+from joblens.engine.schedule.dry_run import DryRun, RehearsedStart, rehearse
 from joblens.engine.schedule.schedule import Schedule
 from joblens.model.redaction.secrets import SecretValues, redact_text
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import Run, Workflow
 from joblens.model.runs.workflow_spec import ActionType
-from joblens.plan.workflows.stages import Stage, jobs_by_kind, kind_name, stages_of
+from joblens.plan.workflows.graph import Stage, jobs_by_kind, kind_name, stages_of
 from joblens.ports.store import Store
 
 _NO_REASONS: Mapping[int, str] = {}

@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from joblens.agent.terminal.screen import RunScreen
-from joblens.analysis.numbers.where_it_ran import where_it_ran
-from joblens.app.jobs.live_tails import FIRST_RATE_S, LiveTails
-from joblens.app.runs.clock import driven_before_s
-from joblens.app.runs.earlier_runs import earlier_durations
-from joblens.app.runs.records import enabled_places
+from joblens.analysis.formats.history import where_it_ran
+from joblens.app.jobs.live import FIRST_RATE_S, LiveTails
+from joblens.app.runs.records import driven_before_s, earlier_durations, enabled_places
 from joblens.engine.progress.progress import JobFailure, ProgressTracker, RunProgress
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.model.clusters.slurm import CANCELLED_REASON, WALLTIME_REASON
@@ -34,7 +32,7 @@ from joblens.views.runs.live import (
     render_run_live,
     summary_line,
 )
-from joblens.views.text.curves import last_known, points
+from joblens.views.text.charts import last_known, points
 from joblens.views.text.style import Palette, clean_lines, fit
 
 _DRAW_EVERY_S = 0.25

@@ -14,7 +14,7 @@ from joblens.model.jobs.job import Job
 from joblens.model.jobs.sample import Sample
 
 if TYPE_CHECKING:
-    from joblens.agent.in_process.instruments import WindowInstruments
+    from joblens.agent.in_process.window import WindowInstruments
     from joblens.agent.instruments.table import Instruments
 
 # What can be told of a process that is not alone in its control group.
@@ -81,7 +81,7 @@ def open_instruments(job: Job) -> "WindowInstruments | None":
         return None
     meter, instruments = shared_meter(), shared_instruments()
     with _making:
-        from joblens.agent.in_process.instruments import WindowInstruments
+        from joblens.agent.in_process.window import WindowInstruments
         from joblens.agent.instruments.table import Watched
 
         opened = instruments.open(Watched(job=job, main_pid=None, pids=meter.pids))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from joblens.agent.measuring.window_measurement import Measurement
 from joblens.app.in_process.host_meter import has_linux
-from joblens.app.jobs.retention import apply_retention
+from joblens.app.jobs.epilog import apply_retention
 from joblens.files.private import make_private_folder
 from joblens.model.errors import ConfigError, InputError, JoblensError, StoreError
 from joblens.model.jobs.details import Details
@@ -29,8 +29,7 @@ from joblens.model.writes import (
     SamplesTaken,
     Write,
 )
-from joblens.ports.sink import Sink
-from joblens.ports.store import Store
+from joblens.ports.store import Sink, Store
 from joblens.probes.host.machine_load import HostFacts, process_start_ticks, read_host
 
 T = TypeVar("T")
@@ -58,7 +57,7 @@ def settings_for(log_dir: str | None) -> Settings:
 
 
 def _portable_facts() -> HostFacts:
-    from joblens.probes.host.portable_facts import (
+    from joblens.probes.host.portable import (
         read_portable_facts,  # imports psutil, where it is installed
     )
 
@@ -217,9 +216,8 @@ class HostConnection:
         if not self._sinks or record.attempt is None or not has_linux():
             yield
             return
-        from joblens.agent.runtime.pending_ends import PendingEnds
-        from joblens.app.wiring.drivers import store_name
-        from joblens.app.wiring.paths import spool_dir
+        from joblens.agent.runtime.recorder import PendingEnds
+        from joblens.app.wiring.drivers import spool_dir, store_name
 
         pending = PendingEnds(spool_dir(store_name(self.settings())), record.attempt.owner)
         with contextlib.closing(pending), pending.around([record.job.uuid]):
@@ -231,7 +229,7 @@ class HostConnection:
 
     def settle(self) -> None:
         """Bring jobs whose host program died to their end, before anything is told about jobs."""
-        from joblens.app.queue.recovering import recover_dead_owners
+        from joblens.app.queue.recovery import recover_dead_owners
 
         with contextlib.suppress(JoblensError), self._using() as store:
             recover_dead_owners(store, self.settings(), warn=self._warn)
@@ -308,7 +306,7 @@ def _current_user() -> str:
             return getpass.getuser()
         except (OSError, LookupError, ImportError, AttributeError):
             return ""
-    from joblens.app.wiring.owning import current_user
+    from joblens.app.wiring.agent_context import current_user
 
     return current_user()
 
@@ -350,7 +348,7 @@ def _surroundings_of_program(host: HostFacts, settings: Settings) -> ProvenanceS
     from joblens import __version__
     from joblens.agent.provenance.command_kind import CommandKind
     from joblens.agent.provenance.parts import ProvenanceParts
-    from joblens.model.jobs.provenance import digest_of
+    from joblens.model.jobs.details import digest_of
     from joblens.probes.provenance.program_files import starting_words
 
     words = (sys.executable, *starting_words(sys.orig_argv, is_shell=False)[1:])

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
-from joblens.app.clusters.ray_task import is_remote, measured_remote
-from joblens.app.in_process.job_tracker import JobTracker
-from joblens.app.in_process.monitor import JobMonitor, get_monitor
+from joblens.app.in_process.monitor import JobMonitor, JobTracker, get_monitor, is_remote, measured_remote
 from joblens.model.errors import InputError
 from joblens.model.values.ids import new_uuid
 

@@ -1,48 +1,180 @@
-"""Monitoring from inside a Python program: what happens between a start and a stop is a job, with a record
-like any other."""
+"""JobMonitor: jobs measured inside a Python program between a start and a stop, and their samples.
+
+Ray itself is never imported here: who is not inside it pays nothing for it.
+"""
 
 import contextlib
+import logging
 import os
+import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from joblens.agent.measuring.window_measurement import Measurement
 from joblens.analysis.formats.history import to_history_record
-from joblens.analysis.numbers.energy import with_co2
-from joblens.analysis.numbers.profile_choice import METRICS
+from joblens.analysis.numbers.attribution import with_co2
+from joblens.analysis.numbers.profile import METRICS
 from joblens.analysis.numbers.statistics import summary_form
-from joblens.app.clusters.ray_task import ray_placement
 from joblens.app.in_process.host_meter import IN_PROCESS_PROBES, open_instruments, shared_meter
 from joblens.app.in_process.host_program import HostConnection, private_dir
-from joblens.app.in_process.job_tracker import (
-    CODES,
-    REASONS,
-    JobTracker,
-    log_end,
-    logger,
-    parse_status,
-    verdict_on,
-)
 from joblens.app.in_process.profiler import profile_of
-from joblens.app.jobs.sample_rows import Samples
-from joblens.app.wiring.plain_values import plain_params, plain_text
+from joblens.app.wiring.values import plain_params, plain_text
 from joblens.model.errors import InputError, UnknownJob
 from joblens.model.history import BENCH_TAG, HistoryQuery
-from joblens.model.jobs.job import Attempt, Job, Outcome, Record, Status
+from joblens.model.jobs.job import Attempt, Job, Outcome, Placement, Record, Status
 from joblens.model.jobs.probe_choice import chosen_probes
-from joblens.model.jobs.sample import Sample
+from joblens.model.jobs.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, Sample
 from joblens.model.redaction.secrets import SecretValues, redact_params, redact_text, secret_values
 from joblens.model.values.ids import new_uuid
 from joblens.model.values.units import format_instant
+from joblens.ports.store import Store
 
-if TYPE_CHECKING:  # with all it takes to talk to an engine
+if TYPE_CHECKING:
     from joblens.app.in_process.watched_container import WatchedContainer
+
+
+class Samples(list[dict[str, Any]]):
+    """One dict a sample in time order, every field of docs/metrics.md by name; None: could not be known."""
+
+    @classmethod
+    def of(cls, store: Store, ident: str) -> "Samples":
+        uuid = store.find(ident).job.uuid
+        return cls({"index": index, **_plain(sample)} for index, sample in store.samples(uuid))
+
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table with one int64 column a field, and `at`, a timestamp; tables by device are not in.
+        Needs the `data` extra."""
+        from joblens.stores.sinks.parquet import integer_table
+
+        return integer_table(self, ("index", *SAMPLE_COLUMNS), {"at": "at_us"})
+
+
+def _plain(sample: Sample) -> dict[str, Any]:
+    row = structs.asdict(sample)
+    for name in SAMPLE_TABLES:
+        if row[name] is not None:
+            row[name] = {entry: structs.asdict(numbers) for entry, numbers in row[name].items()}
+    return row
+
+
+def ray_placement() -> Placement | None:
+    """Of the task or actor that this runs in; None outside of Ray, and in a program that only asks it."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return None
+    context = ray.get_runtime_context()
+    task = context.get_task_id()
+    if task is None or context.worker.mode != ray.WORKER_MODE:
+        return None
+    actor = context.get_actor_id()
+    asked = {name: f"{amount:g}" for name, amount in (context.get_assigned_resources() or {}).items()}
+    if actor is not None:
+        asked["actor"] = actor
+    return Placement(engine="ray", job_id=task, node_id=context.get_node_id(), asked=asked)
+
+
+def is_remote(thing: Any) -> bool:
+    """Whether `ray.remote` has made it."""
+    return hasattr(thing, "__ray_metadata__") or type(thing).__module__ == "ray.remote_function"
+
+
+def measured_remote(thing: Any, decorate: Callable[[Any], Any]) -> Any:
+    """The same again for Ray, with what is inside measured. There is no public way in, so a Ray that hides it
+    elsewhere is told of."""
+    metadata = getattr(thing, "__ray_metadata__", None)
+    inside = (
+        getattr(thing, "_function", None)
+        if metadata is None
+        else getattr(metadata.modified_class, "__ray_actor_class__", None)
+    )
+    if inside is None or not hasattr(thing, "_default_options"):
+        raise InputError(
+            "this version of Ray does not show what is inside of a remote function",
+            hint="write @ray.remote above @joblens.measured",
+        )
+    options = {name: value for name, value in (thing._default_options or {}).items() if value is not None}  # noqa: SLF001
+    remote = sys.modules["ray"].remote
+    made = decorate(inside)
+    return remote(**options)(made) if options else remote(made)
+
+
+STATUSES = (Status.SUCCESS, Status.FAILED, Status.TIMEOUT, Status.ERROR)
+REASONS = {
+    Status.SUCCESS: "exited",
+    Status.FAILED: "exited",
+    Status.TIMEOUT: "timeout",
+    Status.ERROR: "exception",
+}
+CODES = {Status.SUCCESS: 0, Status.FAILED: 1, Status.TIMEOUT: 124, Status.ERROR: 1}
+
+logger = logging.getLogger("joblens.monitor")
+
+
+class JobTracker:
+    """What `track_job` hands out: says how the job ended when that is not plain success."""
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        self.status = Status.SUCCESS
+        self.returncode: int | None = None
+        self.error: str | None = None
+        self.result: Any = None
+        self.record: dict[str, Any] = {}  # filled when the block is left
+
+    def set_status(self, status: str, returncode: int | None = None, error: str | None = None) -> None:
+        self.status, self.returncode, self.error = parse_status(status), returncode, error
+
+    def set_result(self, result: Any) -> None:
+        self.result = result
+
+
+def parse_status(text: str) -> Status:
+    try:
+        status = Status(text)
+    except ValueError:
+        status = Status.LOST
+    if status not in STATUSES:
+        known = ", ".join(STATUSES)
+        raise InputError(f"'{text}' is not a status a job can end with", hint=f"use one of {known}")
+    return status
+
+
+def verdict_on(error: BaseException) -> tuple[Status, int]:
+    expired = getattr(sys.modules.get("subprocess"), "TimeoutExpired", TimeoutError)
+    if isinstance(error, (TimeoutError, expired)):
+        return Status.TIMEOUT, CODES[Status.TIMEOUT]
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        return (Status.FAILED if code else Status.SUCCESS), code
+    return Status.ERROR, CODES[Status.ERROR]
+
+
+def log_end(task_id: str, outcome: Outcome) -> None:
+    detail = f" - Error: {outcome.error}" if outcome.error else ""
+    if outcome.status is Status.SUCCESS:
+        cpu_s = (outcome.usage.cpu_total_usec or 0) / 1e6
+        logger.info(
+            "Job %s completed successfully - Duration: %.2fs, CPU: %.2fs", task_id, outcome.duration_s, cpu_s
+        )
+    elif outcome.status is Status.TIMEOUT:
+        logger.warning("Job %s timed out%s", task_id, detail)
+    elif outcome.status is Status.FAILED:
+        logger.error(
+            "Job %s failed with return code %s - Duration: %.2fs%s",
+            task_id,
+            outcome.exit_code,
+            outcome.duration_s,
+            detail,
+        )
+    else:
+        logger.error("Job %s encountered an error - Duration: %.2fs%s", task_id, outcome.duration_s, detail)
+
 
 DEFAULT_INTERVAL_S = 0.5
 _NEVER_S = 10.0 * 365 * 86400  # only the first and the last sample
@@ -307,3 +439,14 @@ def _forget_parents_jobs() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_parents_jobs)
+
+
+def samples(task_id: str, *, log_dir: str | None = None) -> Samples:
+    """Of the job with that id, UUID or unique part of one. Raises UnknownJob when there is none."""
+    if log_dir is None:
+        return get_monitor().samples(task_id)
+    monitor = JobMonitor(log_dir=log_dir)
+    try:
+        return monitor.samples(task_id)
+    finally:
+        monitor.close()

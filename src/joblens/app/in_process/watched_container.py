@@ -5,8 +5,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from joblens.agent.containers.readers import Found, GroupReader, Reader
-from joblens.agent.containers.watch import ContainerFinder, ContainerWatch
+from joblens.agent.containers.watch import ContainerFinder, ContainerWatch, Found, GroupReader, Reader
 from joblens.agent.measuring.window_measurement import Measurement
 from joblens.analysis.formats.container import container_stats
 from joblens.app.in_process.host_meter import has_linux, shared_instruments

@@ -1,17 +1,22 @@
-"""joblens for Python programs: run commands from a script and get what they used back."""
+"""Python API for commands: run them from a script, one by one or many, and get results with their usage."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from msgspec.structs import replace
 
+from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import AgentContext, watch_name
-from joblens.agent.session.session_pool import SessionPool
+from joblens.agent.session.pool import SessionPool, StartSession
+from joblens.agent.session.session import JobSession
 from joblens.agent.slots.loop import SlotPlan
 from joblens.agent.slots.pool import SlotPool
 from joblens.agent.slots.slot import SlotJob
+from joblens.agent.terminal.output import OutputFiles
+from joblens.app.jobs.epilog import apply_retention
 from joblens.app.jobs.preparation import DEFAULT_INTERVAL_S, PreparedJob, SubmitEnvironment, prepare
 from joblens.app.jobs.requests import (
     Request,
@@ -23,15 +28,159 @@ from joblens.app.jobs.requests import (
     tags_of,
     texts_of,
 )
-from joblens.app.jobs.results import JobFailed, Result
-from joblens.app.jobs.retention import apply_retention
-from joblens.app.jobs.session_starting import session_starter
-from joblens.app.wiring.drivers import logs_root
-from joblens.app.wiring.owning import OwnLog, close_context, open_context
+from joblens.app.wiring.agent_context import OwnLog, close_context, open_context
+from joblens.app.wiring.drivers import Warn, logs_root
 from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import InputError, JoblensError
-from joblens.model.jobs.job import Accounting, ContainerJob, Requirements
+from joblens.model.jobs.job import Accounting, ContainerJob, Finding, Record, Requirements, Usage
+from joblens.model.jobs.sample import Sample
 from joblens.model.settings import Settings
+
+
+class Result:
+    """One job that has ended. `record` is everything; the rest are the parts people ask for."""
+
+    def __init__(self, record: Record, settings: Settings) -> None:
+        self.record = record
+        self._settings = settings
+
+    @property
+    def uuid(self) -> str:
+        return self.record.job.uuid
+
+    @property
+    def status(self) -> str:
+        return str(self.record.status)
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "success"
+
+    @property
+    def returncode(self) -> int | None:
+        return self.record.outcome.exit_code if self.record.outcome else None
+
+    @property
+    def duration_s(self) -> float:
+        return self.record.outcome.duration_s if self.record.outcome else 0.0
+
+    @property
+    def usage(self) -> Usage:
+        return self.record.outcome.usage if self.record.outcome else Usage()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.record.outcome.findings if self.record.outcome else ()
+
+    @property
+    def profile(self) -> dict[str, Any]:
+        """The detailed profile, from the samples and totals."""
+        from joblens.analysis.numbers.profile import detailed_profile
+
+        stored = self.record.outcome.profile if self.record.outcome else None
+        return stored or detailed_profile(self.samples, self.usage, self.duration_s)
+
+    @property
+    def samples(self) -> list[Sample]:
+        from joblens.app.wiring.drivers import open_store
+
+        store = open_store(self._settings)
+        try:
+            return [sample for _, sample in store.samples(self.uuid)]
+        finally:
+            store.close()
+
+    @property
+    def stdout(self) -> str:
+        return self._printed("stdout.log")
+
+    @property
+    def stderr(self) -> str:
+        return self._printed("stderr.log")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record in the history form."""
+        from joblens.analysis.formats.history import to_history_record
+
+        return to_history_record(self.record)
+
+    def _printed(self, name: str) -> str:
+        folder = self.record.attempt.logs_dir if self.record.attempt else ""
+        try:
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return ""
+
+    def __repr__(self) -> str:
+        return f"<Result {self.record.job.name!r} {self.status} {self.duration_s:.3f} s>"
+
+
+class JobFailed(JoblensError):
+    """A job that had to succeed did not."""
+
+    def __init__(self, result: Result) -> None:
+        outcome = result.record.outcome
+        why = outcome.error if outcome else None
+        super().__init__(f"{result.record.job.name}: {result.status}: {why or 'no reason known'}")
+        self.result = result
+
+
+def session_starter(prepared: PreparedJob, context: AgentContext, settings: Settings) -> StartSession:
+    def start(on_end: Callable[[JobSession], None]) -> JobSession:
+        folder = os.path.join(logs_root(settings), prepared.job.uuid)
+        output = OutputFiles(folder, settings.output.max_size)
+        plan = LaunchPlan(
+            argv=prepared.argv,
+            env=prepared.env,
+            cwd=prepared.cwd,
+            stdio=("/dev/null", output.stdout.path, output.stderr.path),
+        )
+        context.add_secrets(prepared.secrets, prepared.job.uuid)
+        return JobSession(prepared.job, plan, context, output=output, on_end=on_end)
+
+    return start
+
+
+class SequentialRunner:
+    """`with SequentialRunner(settings) as jobs: jobs.run(prepared)`. What a job prints goes to its files."""
+
+    def __init__(self, settings: Settings, warn: Warn | None = None) -> None:
+        self._settings = settings
+        self._log = OwnLog(settings.logs)
+        self._pool: SessionPool | None = None
+        self._context = open_context(settings, self._take_sample, warn=warn or self._log.warn)
+
+    def run(self, prepared: PreparedJob) -> Result:
+        """An exception while it runs (KeyboardInterrupt) ends the job first, and is recorded."""
+        self._pool = SessionPool(self._context, 1)
+        (record,) = self._pool.run([session_starter(prepared, self._context, self._settings)])
+        self._log.ended(record)
+        return Result(record, self._settings)
+
+    def _take_sample(self, name: str) -> None:
+        uuid = name.removeprefix(watch_name(""))
+        session = self._pool.session(uuid) if self._pool is not None else None
+        if session is not None and name == uuid:
+            session.take_sample()
+        elif session is not None:
+            session.watch_limits()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            clock = self._context.clock
+            with suppress(JoblensError):  # how the jobs ended stands
+                self._context.recorder.read(
+                    lambda store: apply_retention(store, self._settings, clock.now_us())
+                )
+        finally:
+            close_context(self._context)
+
 
 __all__ = ["JobFailed", "Result", "map_commands", "run"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec.structs import fields
 
-from joblens.agent.cgroups.marked import JOB_ID_VARIABLE
-from joblens.agent.containers.order import client_variables
-from joblens.app.wiring.exec_strings import check_word
+from joblens.agent.containers.protocol import client_variables
+from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.app.wiring.values import check_word
 from joblens.model.errors import InputError
 from joblens.model.jobs.containers import (
     APPTAINER,

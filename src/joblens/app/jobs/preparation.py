@@ -8,11 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.agent.cgroups.marked import JOB_ID_VARIABLE
-from joblens.agent.runtime.owners import this_process
-from joblens.app.jobs.files import inputs_of, outputs_asked
-from joblens.app.jobs.requests import LEAST_INTERVAL_S, Request, check_request
-from joblens.app.wiring.owning import current_user
+from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.runtime.ownership import this_process
+from joblens.app.jobs.requests import LEAST_INTERVAL_S, Request, check_request, inputs_of, outputs_asked
+from joblens.app.wiring.agent_context import current_user
 from joblens.model.errors import InputError, LaunchError
 from joblens.model.jobs.job import ContainerJob, EarlySignal, Job, Owner
 from joblens.model.redaction.secrets import (
@@ -134,7 +133,7 @@ def _without_engine(request: Request) -> Request:
     """A container that Apptainer makes is a plain command, and as such measured exactly."""
     from msgspec.structs import replace
 
-    from joblens.agent.containers.order import with_whole_paths
+    from joblens.agent.containers.protocol import with_whole_paths
     from joblens.model.jobs.containers import APPTAINER, apptainer_words
 
     container = request.container
@@ -158,7 +157,7 @@ def _recorded_additions(request: Request) -> dict[str, str]:
 def _cpu_list(text: str | None) -> str:
     if text is None:
         return ""
-    from joblens.model.values.cpu_lists import format_cpu_list, parse_cpu_list
+    from joblens.model.values.units import format_cpu_list, parse_cpu_list
 
     return format_cpu_list(parse_cpu_list(text))
 
@@ -191,7 +190,7 @@ def _shown(text: str) -> str:
 def _params(params: dict[str, Any]) -> dict[str, Any]:
     if not params:
         return {}
-    from joblens.app.wiring.plain_values import plain_params
+    from joblens.app.wiring.values import plain_params
 
     return redact_params(plain_params(params))
 
@@ -318,7 +317,7 @@ def _recorded(container: ContainerJob | None) -> ContainerJob | None:
     """Paths in it are what the client goes by, so they are whole."""
     if container is None:
         return None
-    from joblens.agent.containers.order import with_whole_paths
+    from joblens.agent.containers.protocol import with_whole_paths
 
     return with_whole_paths(container)
 

@@ -1,15 +1,17 @@
-"""One command as a user asks for it, on the command line or from Python, and what it has to be like before
-anything is begun."""
+"""Requests: one command as a user asks for it, in a shell or from Python, its checks and its files."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from joblens.app.wiring.exec_strings import check_word
+from joblens.app.wiring.values import check_word
 from joblens.model.errors import InputError
-from joblens.model.jobs.job import Accounting, ContainerJob, EarlySignal, Granularity, Requirements
+from joblens.model.jobs.job import Accounting, ContainerJob, EarlySignal, FileStamp, Granularity, Requirements
+from joblens.model.settings import Settings
+from joblens.probes.provenance.program_files import as_text, remembered_path
 
 LEAST_INTERVAL_S = 0.05
 MOST_CPUS = 1_000_000
@@ -210,7 +212,7 @@ def _check_requirements(asked: Requirements) -> None:
 
 
 def _check_cpu_list(request: Request, text: str) -> None:
-    from joblens.model.values.cpu_lists import format_cpu_list, parse_cpu_list
+    from joblens.model.values.units import format_cpu_list, parse_cpu_list
 
     check_word("cpu_list", text)
     wanted = parse_cpu_list(text)
@@ -249,3 +251,43 @@ def _check_number(name: str, value: Any, *, most: float, unit: str, whole: bool 
         raise UnusableValue(name, f"{value:g}", "must be more than 0", hint=f"give {unit}")
     if not value < most:
         raise UnusableValue(name, f"{value:g}", "too large", hint=f"give {unit}")
+
+
+def inputs_of(request: Request, shown: Sequence[str], cwd: str, settings: Settings) -> tuple[FileStamp, ...]:
+    """`shown`: its words as they may be remembered. Raises InputError for a file that is not there. What is
+    in them is read beside the job."""
+    is_named = settings.provenance.enabled and request.container is None
+    if not request.inputs and not (is_named and _has_arguments(request)):
+        return ()
+    from joblens.agent.provenance.parts import expanded, named_inputs, stamp
+
+    paths: dict[str, None] = {}
+    for asked in request.inputs:
+        found = expanded((asked,), cwd)
+        if not found or not all(os.path.exists(remembered_path(path, cwd)) for path in found):
+            raise InputError(f"--input {asked}: there is no such file", hint=_hint(request, cwd))
+        paths |= dict.fromkeys(map(as_text, found))
+    stamps = [stamp(path, cwd) for path in paths]
+    if is_named:
+        made = {os.path.join(cwd, path) for path in expanded(request.outputs, cwd)}
+        stamps += [
+            replace(stamp(path, cwd), is_guess=True)
+            for path in named_inputs(shown, cwd, is_shell=request.shell is not None)
+            if path not in paths and os.path.join(cwd, path) not in made
+        ]
+    return tuple(stamps)
+
+
+def outputs_asked(request: Request, current: str) -> tuple[str, ...]:
+    """A container is given files of here, wherever it works inside."""
+    if request.container is None:
+        return request.outputs
+    return tuple(os.path.join(current, path) for path in request.outputs)
+
+
+def _has_arguments(request: Request) -> bool:
+    return len(request.argv) > 1 or request.shell is not None
+
+
+def _hint(request: Request, cwd: str) -> str:
+    return f"it is looked for in {cwd}, where the job runs" if request.cwd else ""

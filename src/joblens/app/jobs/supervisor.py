@@ -1,24 +1,69 @@
-"""The background supervisor's process: `python -m joblens.app.jobs.supervisor --store PATH`."""
+"""Supervisor of background jobs: `python -m joblens.app.jobs.supervisor --store PATH`."""
 
 import signal
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
 
 from msgspec.structs import replace
 
 from joblens.agent.cgroups.login_session import name_stop
 from joblens.agent.cgroups.systemd_scope import own_group
 from joblens.agent.recovery.supervisor import Supervisor, SupervisorPlan
-from joblens.agent.runtime.locks import SupervisorLock, remove_idle_folders
+from joblens.agent.runtime.ownership import SupervisorLock, remove_idle_folders
+from joblens.agent.runtime.payload import Payload
 from joblens.agent.session.context import AgentContext, watch_name
-from joblens.app.jobs.after_jobs import AfterJobs
-from joblens.app.wiring.background_process import begin_service, log_line
-from joblens.app.wiring.child_store import store_environment
-from joblens.app.wiring.drivers import store_name
-from joblens.app.wiring.owning import OwnLog, close_context, current_user, open_context, open_recovery
-from joblens.app.wiring.paths import spool_dir
-from joblens.app.wiring.restarting import Installation, restart
-from joblens.model.errors import ConfigError
+from joblens.app.jobs.epilog import Notice, after_job, notice_from_record
+from joblens.app.wiring.agent_context import OwnLog, close_context, current_user, open_context, open_recovery
+from joblens.app.wiring.background_process import (
+    Installation,
+    begin_service,
+    log_line,
+    restart,
+    store_environment,
+)
+from joblens.app.wiring.drivers import open_store, spool_dir, store_name
+from joblens.model.errors import ConfigError, JoblensError
+from joblens.model.jobs.job import Record
 from joblens.model.settings import LogSettings, Settings
+from joblens.ports.store import Store
+
+
+class AfterJobs:
+    def __init__(self, settings: Settings, log: OwnLog) -> None:
+        self._settings = settings
+        self._log = log
+        self._ended: SimpleQueue[tuple[Record, Notice | None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def put(self, record: Record, payload: Payload | None) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="joblens-after-jobs")
+            thread.start()
+            self._thread = thread
+        notice = Notice(payload.notify, payload.env, payload.cwd) if payload else notice_from_record(record)
+        self._ended.put((record, notice))
+
+    def close(self) -> None:
+        """Returns when all that was put is done."""
+        if self._thread is not None:
+            self._ended.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        store: Store | None = None
+        while (ended := self._ended.get()) is not None:
+            record, notice = ended
+            self._log.ended(record)
+            store = store or open_store(self._settings, self._log.warn)
+            if record.number is None:
+                with suppress(JoblensError):  # it waits in the journal and has no number yet
+                    record = store.find(record.job.uuid)
+            after_job(record, store, self._settings, self._log.warn, notice)
+        if store is not None:
+            store.close()
+
 
 _OWN_FILES, _FILES_A_JOB = 100, 24  # descriptors, generously
 

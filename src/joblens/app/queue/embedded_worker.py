@@ -6,11 +6,10 @@ it polls the store every second."""
 import signal
 from collections.abc import Callable
 
-from joblens.agent.launcher.enclosing_job import is_inside_a_job
-from joblens.agent.runtime.locks import SupervisorLock
-from joblens.app.wiring.detached_process import start_detached, wake
-from joblens.app.wiring.drivers import store_name
-from joblens.app.wiring.paths import spool_dir
+from joblens.agent.launcher.launch import is_inside_a_job
+from joblens.agent.runtime.ownership import SupervisorLock
+from joblens.app.wiring.background_process import start_detached, wake
+from joblens.app.wiring.drivers import spool_dir, store_name
 from joblens.model.errors import SupervisorError
 from joblens.model.settings import Settings
 

@@ -7,15 +7,15 @@ from contextlib import closing
 from typing import Any
 
 from joblens.app.queue.notifiers import StartedWorker, broker_of, configured_bell, living_workers, open_bell
-from joblens.app.queue.queueing import open_queue_store
+from joblens.app.queue.submission import open_queue_store
 from joblens.app.wiring.drivers import store_is_there, store_name
-from joblens.model.clusters.placing import is_of_cluster
+from joblens.model.clusters.placement import is_of_cluster
 from joblens.model.delivery import Backlog, WorkerInfo
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.settings import Settings
 from joblens.model.values.labels import queue_and_label
-from joblens.ports.broker import Notifier
-from joblens.ports.deliveries import Deliveries
+from joblens.ports.store import Deliveries
+from joblens.ports.workers import Notifier
 
 
 def queue_health(settings: Settings) -> dict[str, Any]:

@@ -5,18 +5,17 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from joblens.agent.runtime.owners import is_gone
-from joblens.app.wiring.drivers import Warn, store_name
-from joblens.app.wiring.owning import current_user
-from joblens.app.wiring.paths import spool_dir
-from joblens.model.clusters.placing import is_for_any_worker
+from joblens.agent.runtime.ownership import is_gone
+from joblens.app.wiring.agent_context import current_user
+from joblens.app.wiring.drivers import Warn, spool_dir, store_name
+from joblens.model.clusters.placement import is_for_any_worker
 from joblens.model.delivery import RetryLost, WorkerInfo
 from joblens.model.errors import BrokerError, MissingExtra, SupervisorError, how_to_install
 from joblens.model.jobs.job import Owner
 from joblens.model.settings import Settings
 from joblens.model.values.labels import queue_and_label, unserved_words
-from joblens.ports.broker import Notifier
-from joblens.ports.deliveries import Deliveries
+from joblens.ports.store import Deliveries
+from joblens.ports.workers import Notifier
 from joblens.probes.host.machine_load import read_host
 
 if TYPE_CHECKING:

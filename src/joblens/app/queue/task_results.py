@@ -1,5 +1,4 @@
-"""What TaskPipeline and `joblens status` tell of a job on a queue, as plain dictionaries: how it stands, what
-came of it, and the same of many jobs together. Pure: records in, forms out."""
+"""Task results as plain dictionaries: state, allocation and usage of a job on a queue."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -10,11 +9,21 @@ from msgspec import Struct, to_builtins
 from joblens.analysis.formats.history import finding_form, returncode_of, usage_form
 from joblens.analysis.numbers.profile import detailed_profile
 from joblens.analysis.numbers.rates import unreclaimable_bytes
-from joblens.engine.progress.allocations import PlaceOfJob
+from joblens.engine.progress.allocations import ClusterPlaces, PlaceOfJob
 from joblens.model.jobs.job import Job, Outcome, Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.labels import queue_and_label
 from joblens.model.values.units import format_instant, in_mb
+from joblens.ports.store import Store
+
+
+def place_of_waiting(store: Store, record: Record) -> PlaceOfJob | None:
+    """None: it does not wait, or no cluster was asked for it."""
+    if record.status is not Status.QUEUED or record.job.run is None:
+        return None
+    events = store.run_events(record.job.run.run_uuid)
+    return ClusterPlaces(event for _, event in events).of(record.job.uuid, record.job.queue)
+
 
 _TAIL = 1000  # characters of each stream in a result
 _ALMOST = 99.0  # what has not ended is not whole

@@ -1,22 +1,114 @@
-"""One job of a tool: its script found, its program looked up, its parameters in the form they travel in."""
+"""Tool requests: one job of a tool with its script, its program and its parameters resolved."""
 
 import os
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import fields, replace
 
+from joblens.agent.provenance.programs import Programs
 from joblens.app.jobs.requests import Request
-from joblens.app.queue.tool_programs import command_here, left_to_worker, named_command
-from joblens.model.delivery import RetryLost, ToolPrograms
+from joblens.model.delivery import RetryLost, SoughtProgram, ToolPrograms
 from joblens.model.errors import ToolError
 from joblens.model.jobs.job import ContainerJob, Requirements
 from joblens.model.tool import OWN_FOLDER, Tool, ToolDevice, ToolScript, container_in_folder
-from joblens.plan.tools.command import fill_command, fill_variables, pass_parameters, whole_cpus
-from joblens.plan.tools.parameters import check_parameters
-from joblens.spec.formats.words import any_of, nearest_word
+from joblens.plan.tools.command import (
+    check_parameters,
+    fill_command,
+    fill_variables,
+    pass_parameters,
+    whole_cpus,
+)
+from joblens.spec.formats.positions import any_of, nearest_word
+
+_HERE = Programs()
+# Stands for what is to be found while a command is put together: no word that anybody wrote can hold it.
+_MARK = "\0{}\0"
+
+
+class _Sought(Struct, frozen=True):
+    names: tuple[str, ...]
+    check: tuple[str, ...]
+
+
+def missing_for(tool: Tool) -> str:
+    """Why it cannot run on this machine itself; '' if it can."""
+    return _HERE.missing(tool.programs, tool.check, _needs(tool))
+
+
+def _needs(tool: Tool) -> tuple[str, ...]:
+    """A command may begin with a program as it is. One with a path of its own may lie where the job runs."""
+    first = tool.command[0] if tool.command else ""
+    is_literal = bool(first) and not any(mark in first for mark in "{}$")
+    is_anywhere = "/" not in first or os.path.isabs(first)
+    return (first, *tool.needs) if is_literal and is_anywhere else tool.needs
+
+
+# ---- on this machine ---------------------------------------------------------------------------------------
+
+
+def program_of(tool: Tool) -> str:
+    """Its path here. Raises ToolError."""
+    missing = missing_for(tool)
+    if missing:
+        raise ToolError(f"{tool.name} cannot run here: {missing}", hint=tool.install)
+    return _HERE.usable(tool.programs, tool.check) or ""
+
+
+def interpreter(tool: Tool, script: str, own: ToolScript | None) -> tuple[str, ...]:
+    """The words in front of a script, by its ending. A script of the tool may need a certain one."""
+    words = _interpreter_words(tool, script)
+    if not words or own is None or not own.check:
+        return words
+    program = _HERE.usable(words[:1], own.check)
+    if program is None:
+        said = f"{script} cannot run here: no {words[0]} passes its check ({' '.join(own.check)})"
+        raise ToolError(said, hint=tool.install)
+    return (program, *words[1:])
+
+
+def _interpreter_words(tool: Tool, script: str) -> tuple[str, ...]:
+    return tool.interpreters.get(os.path.splitext(script)[1], ())
+
+
+# ---- elsewhere ---------------------------------------------------------------------------------------------
+
+# From the program and the interpreter to the command.
+Fill = Callable[[str, tuple[str, ...]], tuple[str, ...]]
+
+
+def command_here(tool: Tool, script: str, own: ToolScript | None, fill: Fill) -> tuple[str, ...]:
+    """Raises ToolError when something is not on this machine."""
+    return fill(program_of(tool), interpreter(tool, script, own))
+
+
+def named_command(tool: Tool, script: str, fill: Fill) -> tuple[str, ...]:
+    """By names alone, to be found in the PATH of wherever it runs."""
+    return fill(tool.programs[0] if tool.programs else "", _interpreter_words(tool, script))
+
+
+def left_to_worker(tool: Tool, script: str, own: ToolScript | None, fill: Fill) -> ToolPrograms | None:
+    """What of `named_command` is found by the worker, with the same checks as here."""
+    words = _interpreter_words(tool, script)
+    kinds = [_Sought(tool.programs, tool.check)] if tool.programs else []
+    program = _MARK.format(0) if tool.programs else ""
+    if words and own is not None and own.check:
+        words = (_MARK.format(len(kinds)), *words[1:])
+        kinds.append(_Sought((_interpreter_words(tool, script)[0],), own.check))
+    marked, named = fill(program, words), named_command(tool, script, fill)
+    sought = [
+        SoughtProgram(place=place, around=tuple(word.split(mark)), names=kind.names, check=kind.check)
+        for place, word in enumerate(marked)
+        for number, kind in enumerate(kinds)
+        if (mark := _MARK.format(number)) in word and word != named[place]
+    ]
+    needs = _needs(tool)
+    if not sought and not needs:
+        return None
+    return ToolPrograms(tool=tool.name, sought=tuple(sought), needs=needs, install=tool.install)
+
 
 _FOLDER_INSIDE = "/joblens"  # of a container: where the job's own folder is
 _SCRIPTS_INSIDE = "/joblens-script"

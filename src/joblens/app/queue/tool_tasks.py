@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.app.queue.queueing import QueueRequest
+from joblens.app.queue.submission import QueueRequest
 from joblens.app.queue.tools import ToolRun, load_tools, request_of, tool_request
 from joblens.model.delivery import RetryLost
 from joblens.model.errors import InputError, SpecError
@@ -98,7 +98,7 @@ def queue_request(
 def load_tasks(path: str, settings: Settings, *, sequential: bool | None = None) -> LoadedTasks:
     """SpecError lists everything that is wrong, each with its place; scripts are looked for from the current
     directory, then beside the file. `sequential`: wins over what the file says."""
-    from joblens.app.workflows.loading import read_text_of, spec_error
+    from joblens.app.workflows.loader import read_text_of, spec_error
 
     text = read_text_of(path, kind="task", hint=_HINT)
     form = format_of(path, text)

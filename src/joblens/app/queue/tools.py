@@ -9,15 +9,14 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.app.jobs.requests import mapping_of
-from joblens.app.queue.devices import missing_device
-from joblens.app.queue.tool_programs import missing_for
-from joblens.app.queue.tool_requests import Choices, ToolRun, placed, request_of, tool_run
-from joblens.app.wiring.paths import home_dir, user_config_path
+from joblens.app.queue.tool_requests import Choices, ToolRun, missing_for, placed, request_of, tool_run
+from joblens.app.wiring.drivers import home_dir, user_config_path
+from joblens.app.wiring.machine import missing_device
 from joblens.files.private import untrusted_reason
 from joblens.model.errors import ToolError, UnknownTool
 from joblens.model.jobs.job import ContainerJob, Requirements
 from joblens.model.tool import Tool, ToolStanding
-from joblens.spec.formats.words import nearest_word
+from joblens.spec.formats.positions import nearest_word
 from joblens.spec.tools.file import read_tool
 
 __all__ = [

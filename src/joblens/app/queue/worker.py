@@ -16,37 +16,36 @@ from msgspec.structs import replace
 
 import joblens
 from joblens.agent.cgroups.login_session import name_stop, stop_reason, system_unit
-from joblens.agent.clusters.lost_tickets import PLACE
 from joblens.agent.nodes.jobs import MultiNodeJobs
-from joblens.agent.queue.claimed_jobs import ClaimedJob
-from joblens.agent.queue.lost_claims import PID_NAMESPACE
+from joblens.agent.queue.claimed_jobs import ClaimedJob, WorkerPlan, WorkerView
+from joblens.agent.queue.lost_workers import PID_NAMESPACE, PLACE
 from joblens.agent.queue.node_worker import NodeWorker
 from joblens.agent.queue.outcomes import WorkedOutcomes
 from joblens.agent.queue.worker import QueueWorker
-from joblens.agent.queue.worker_plan import WorkerPlan, WorkerView
-from joblens.agent.recovery.sweeping import sweep
-from joblens.agent.runtime.locks import SupervisorLock, remove_idle_folders
+from joblens.agent.recovery.orphans import sweep
+from joblens.agent.runtime.ownership import SupervisorLock, remove_idle_folders
 from joblens.agent.runtime.payload import Payload
 from joblens.agent.session.context import AgentContext
-from joblens.app.jobs.after_jobs import AfterJobs
-from joblens.app.jobs.supervisor import allow_many_files
-from joblens.app.wiring.child_store import keep_passwords_from_jobs, store_environment
-from joblens.app.wiring.drivers import logs_root, open_deliveries, store_name
+from joblens.app.jobs.supervisor import AfterJobs, allow_many_files
+from joblens.app.wiring.agent_context import OwnLog, close_context, current_user, open_context
+from joblens.app.wiring.background_process import (
+    Installation,
+    keep_passwords_from_jobs,
+    restart,
+    store_environment,
+)
+from joblens.app.wiring.drivers import logs_root, open_deliveries, spool_dir, store_name
 from joblens.app.wiring.journals import ContextJournals
-from joblens.app.wiring.machine_capacity import less_reserve
-from joblens.app.wiring.owning import OwnLog, close_context, current_user, open_context
-from joblens.app.wiring.paths import spool_dir
-from joblens.app.wiring.restarting import Installation, restart
-from joblens.model.clusters.placing import PlaceEnding, is_for_any_worker
+from joblens.app.wiring.machine import less_reserve
+from joblens.model.clusters.placement import PlaceEnding, is_for_any_worker
 from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Granularity, Placement, Record, Status
 from joblens.model.settings import Settings
-from joblens.ports.broker import BrokerConsumer, Notifier
-from joblens.ports.pilot_workers import NodeListener
 from joblens.ports.store import Store
+from joblens.ports.workers import BrokerConsumer, NodeListener, Notifier
 from joblens.probes.cgroup.layout import CgroupLayout, read_layout
-from joblens.probes.host.machine import usable_cpus, usable_gpus, usable_memory_bytes
+from joblens.probes.host.capacity import usable_cpus, usable_gpus, usable_memory_bytes
 from joblens.stores.wrappers.fenced import FencedStore
 from joblens.stores.wrappers.journal import JournaledStore
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from joblens.agent.cgroups.systemd_scope import own_group
 from joblens.app.queue.notifiers import broker_of
 from joblens.app.queue.worker import RunningWorker, Tell, WorkerOptions
+from joblens.app.wiring.agent_context import OwnLog
 from joblens.app.wiring.drivers import store_name
-from joblens.app.wiring.owning import OwnLog
 from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.errors import InputError, MissingExtra, how_to_install
 from joblens.model.jobs.job import Record, Status

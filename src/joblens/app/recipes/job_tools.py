@@ -1,27 +1,141 @@
-"""Recipes' jobs by the folders they lie in: list them, look at them, stop one."""
+"""JobUtils: jobs of recipes by their directories; list them, inspect one, stop one."""
 
 import os
+import select
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from joblens.app.recipes.job_directory import (
     JobDirectory,
+    JobProcess,
     is_job_folder,
+    live_process,
+    process_of_executor,
     read_json_object,
     summary_in,
     told_if_unreadable,
 )
-from joblens.app.recipes.job_listing import listed_job, may_run, status_word
-from joblens.app.recipes.job_process import JobProcess, live_process
-from joblens.app.recipes.job_stopping import Stopped, stop_process
 from joblens.app.recipes.snapshots import LiveSnapshot
+from joblens.data.base.job_folder import JobFolder
 from joblens.files.private import open_plain_file
 from joblens.model.errors import InputError
 from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.values.json_text import decode_json
+from joblens.stores.wrappers.journal_file import start_ticks
+
+
+def status_word(snapshot: JobSnapshot) -> str:
+    is_running = snapshot.overall_status is ProcessingStatus.IN_PROGRESS
+    return "running" if is_running else snapshot.overall_status.value
+
+
+def may_run(job_dir: str) -> bool:
+    """No, for certain, where nobody holds the lock of the job. Without a lock its events have to be read."""
+    process = process_of_executor(JobFolder(job_dir))
+    return process is None or process.is_alive is not False
+
+
+def listed_job(job_dir: str) -> dict[str, Any]:
+    """Of a job that is complete its summary tells everything; of any other the events have to be read. One
+    that may not be read is told as such, and does not keep the others from being listed."""
+    try:
+        with told_if_unreadable():
+            return _of_summary(job_dir, summary_in(job_dir)) or _of_snapshot(job_dir)
+    except InputError:
+        return _listed(job_dir, status="unreadable")
+
+
+def _of_summary(job_dir: str, summary: dict[str, Any]) -> dict[str, Any] | None:
+    times = [summary.get(key) for key in ("start_time", "duration")]
+    is_told = summary.get("status") == "completed" and all(isinstance(one, int | float) for one in times)
+    if not is_told or process_of_executor(JobFolder(job_dir)) is None or may_run(job_dir):
+        return None  # another system's, or it is being gone on with
+    return _listed(job_dir, status="completed", start_time=times[0], duration=times[1], progress=100.0)
+
+
+def _of_snapshot(job_dir: str) -> dict[str, Any]:
+    snapshot = LiveSnapshot(job_dir).refresh()
+    return _listed(
+        job_dir,
+        status=status_word(snapshot),
+        start_time=snapshot.job_start_time,
+        duration=snapshot.total_duration,
+        progress=100 * snapshot.overall_fraction,
+        processes=1 if snapshot.is_alive else 0,
+    )
+
+
+def _listed(
+    job_dir: str,
+    *,
+    status: str,
+    start_time: float | None = None,
+    duration: float | None = None,
+    progress: float | None = None,
+    processes: int = 0,
+) -> dict[str, Any]:
+    return {
+        "job_id": os.path.basename(os.path.abspath(job_dir)),
+        "status": status,
+        "start_time": start_time,
+        "duration": duration,
+        "progress_percentage": progress,
+        "processes": processes,
+        "work_dir": job_dir,
+    }
+
+
+_AFTER_KILL_S = 10.0
+
+
+class Stopped(Struct, frozen=True, kw_only=True):
+    success: bool  # no process of the job runs any more
+    process_id: int | None = None
+    was_running: bool = False
+    was_killed: bool = False
+    reason: str = ""
+
+
+def stop_process(process: JobProcess, *, timeout_s: float, force: bool) -> Stopped:
+    pid = process.process_id
+    if process.is_alive is None:
+        return Stopped(success=False, process_id=pid, reason="nobody here can tell whether the job runs")
+    if not process.is_alive or pid is None:
+        return Stopped(success=True, process_id=pid, reason="the job does not run")
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return Stopped(success=True, process_id=pid, reason="the job has just ended")
+    try:
+        # The descriptor stands for one process for ever: looking once that it is the right one is enough.
+        if start_ticks(pid) != process.start_ticks:
+            return Stopped(success=True, process_id=pid, reason="the job has just ended")
+        return _end(descriptor, pid, timeout_s, force=force)
+    except PermissionError:
+        return Stopped(success=False, process_id=pid, was_running=True, reason="it belongs to another user")
+    finally:
+        os.close(descriptor)
+
+
+def _end(descriptor: int, pid: int, timeout_s: float, *, force: bool) -> Stopped:
+    signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+    if _has_ended(descriptor, timeout_s):
+        return Stopped(success=True, process_id=pid, was_running=True)
+    if not force:
+        reason = f"it has not ended within {timeout_s:g} s"
+        return Stopped(success=False, process_id=pid, was_running=True, reason=reason)
+    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    has_ended = _has_ended(descriptor, _AFTER_KILL_S)
+    return Stopped(success=has_ended, process_id=pid, was_running=True, was_killed=True)
+
+
+def _has_ended(descriptor: int, timeout_s: float) -> bool:
+    return bool(select.select([descriptor], [], [], timeout_s)[0])
 
 
 class JobUtils:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from joblens.app.recipes.loading import LoadedRecipe, problem_at, recipe_error
+from joblens.app.recipes.loader import LoadedRecipe, problem_at, recipe_error
 from joblens.data.base.job_folder import JobFolder
 from joblens.model.recipes.recipe import Recipe, RecipePlan
 from joblens.model.values.units import format_bytes
-from joblens.plan.recipes.disk import disk_need
+from joblens.plan.recipes.job_folder import disk_need
 
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
 _OWN_FILES = ("events.jsonl", "job_summary.json")

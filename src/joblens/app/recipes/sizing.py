@@ -1,28 +1,70 @@
-"""Partitions, workers and memory of a recipe's job: by what it says, or by its data and the machine."""
+"""Sizing of a recipe's job: partitions, workers and memory by its data, the machine and earlier runs."""
 
-from collections.abc import Sequence
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from joblens.analysis.recipes.data_characteristics import FieldNames, describe
-from joblens.analysis.recipes.operator_memory import learn
+from joblens.analysis.recipes.data_characteristics import FieldNames, Sampled, describe, modality_of
 from joblens.analysis.recipes.partition_sizing import (
     ASSUMED_MEMORY,
+    MODALITY_CONFIGS,
     OperatorMemory,
+    Situation,
     Sizing,
     SizingInput,
     choose_sizing,
+    complexity_of,
+    learn,
     most_rows,
+    recommend,
 )
-from joblens.app.recipes.earlier_operators import earlier_tables
+from joblens.app.wiring.drivers import open_store_to_read, store_is_there, warn_in_python
+from joblens.app.wiring.settings import load_settings
 from joblens.data.files.datasets import DataFile
-from joblens.data.files.sampling import expanded_bytes, sample_files
+from joblens.data.files.sampling import expanded_bytes, sample_files, sample_of
 from joblens.data.partition.resources import ResourceDetector
-from joblens.model.errors import RecipeError
-from joblens.model.recipes.recipe import Executor, Recipe
-from joblens.model.recipes.resources import ClusterResources, DataCharacteristics, LocalResources
+from joblens.model.errors import InputError, JoblensError, RecipeError
+from joblens.model.history import HistoryQuery
+from joblens.model.jobs.details import OperatorTable
+from joblens.model.recipes.recipe import (
+    DEFAULT_TARGET_MB,
+    ClusterResources,
+    DataCharacteristics,
+    Executor,
+    LocalResources,
+    Modality,
+    Recipe,
+)
 from joblens.model.values.units import GIB, MIB
 from joblens.ports.store import Store
+
+RECIPE_TOOL = "recipe"  # what jobs of recipes are called in the history
+_RUNS = 20
+
+
+def earlier_tables(store: Store | None = None) -> list[OperatorTable]:
+    """Of the last runs; without a store of the one that the configuration names. Nothing where there is none,
+    or it cannot be read: this is for advice, which is given without it too."""
+    if store is not None:
+        return _tables(store)
+    settings = load_settings().settings
+    try:
+        if not store_is_there(settings):
+            return []
+        with contextlib.closing(open_store_to_read(settings, warn_in_python)) as opened:
+            return _tables(opened)
+    except JoblensError:
+        return []
+
+
+def _tables(store: Store) -> list[OperatorTable]:
+    query = HistoryQuery(limit=_RUNS, tools=(RECIPE_TOOL,), include_unfinished=False)
+    found = (store.details(record.job.uuid).operators for record in store.records(query))
+    return [table for table in found if table is not None]
+
 
 _ROWS_TO_KNOW = 1000  # what sizes are decided on
 _RAY_BYTES = 90 * MIB  # of a worker: Ray's own part of it
@@ -105,3 +147,108 @@ def _data_reason(data: DataCharacteristics) -> str:
         f"{data.primary_modality.value}, {about}{data.total_samples:,} rows of "
         f"{data.mean_bytes_per_sample:,.0f} bytes on average ({data.sample_size_analyzed:,} looked at)"
     )
+
+
+_ROWS = 1000  # looked at in files
+
+
+class PartitionSizeOptimizer:
+    """`cfg` is a recipe, or anything with (some of) its keys as attributes or entries: text_keys, image_key,
+    audio_key, video_key, partition.target_size_mb."""
+
+    MODALITY_CONFIGS = MODALITY_CONFIGS
+
+    def __init__(self, cfg: Any = None) -> None:
+        self.resource_detector = ResourceDetector()
+        self.names = field_names(cfg) if isinstance(cfg, Recipe) else _names(cfg)
+        target = _get(_get(cfg, "partition"), "target_size_mb")
+        if target is not None and not (isinstance(target, int | float) and target > 0):
+            raise InputError(f"partition.target_size_mb {target!r}: expected a number, more than 0")
+        self._is_target_given = target is not None
+        self.target_mb = float(target or DEFAULT_TARGET_MB)
+
+    def get_partition_recommendations(self, dataset: Any, modality: Any = None) -> dict[str, Any]:
+        """`dataset`: a path, folder or pattern, a list of these, rows in a list, an Arrow table, or anything
+        with a length that gives a row for its number. `modality`: what the rows are; without it that is found
+        from them. A list of operators, as in a recipe's `process`, may stand in its place."""
+        names = _operators_in(modality)
+        data = self.analyze_dataset_characteristics(dataset)
+        if modality is not None and not names:
+            data = msgspec.structs.replace(data, primary_modality=_modality(modality))
+        situation = Situation(
+            data=data,
+            local=self.resource_detector.detect_local_resources(),
+            cluster=self.resource_detector.detect_ray_cluster(),
+            target_mb=self.target_mb,
+            is_target_given=self._is_target_given,
+            complexity=complexity_of(names),
+            memory=learn(earlier_tables(), names),
+        )
+        return recommend(situation)
+
+    def get_optimal_partition_size(self, dataset: Any, modality: Any = None) -> tuple[int, int]:
+        """Rows and megabytes."""
+        found = self.get_partition_recommendations(dataset, modality)
+        return found["recommended_partition_size"], found["recommended_max_size_mb"]
+
+    def analyze_dataset_characteristics(self, dataset: Any) -> DataCharacteristics:
+        return describe(_sample(dataset, self.names), self.names)
+
+    def detect_modality(self, sample: Mapping[str, Any]) -> Modality:
+        return modality_of(sample, self.names)
+
+
+def _sample(dataset: Any, names: FieldNames) -> Sampled:
+    paths = _paths(dataset)
+    if paths:
+        from joblens.data.files.datasets import find_files
+
+        return sample_files(find_files(paths), _ROWS, names)
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")) or isinstance(dataset, Mapping):
+        raise InputError(
+            f"cannot look at a dataset of type {type(dataset).__name__}",
+            hint="give a path, a list of rows, an Arrow table, or anything with a length and numbered rows",
+        )
+    return sample_of(dataset, names)
+
+
+def _paths(dataset: Any) -> tuple[str, ...]:
+    if isinstance(dataset, str | os.PathLike):
+        return (os.fspath(dataset),)
+    is_list = isinstance(dataset, list | tuple) and bool(dataset)
+    if is_list and all(isinstance(one, str | os.PathLike) for one in dataset):
+        return tuple(os.fspath(one) for one in dataset)
+    return ()
+
+
+def _operators_in(modality: Any) -> list[str]:
+    """Names of `- name: {parameters}` entries."""
+    if not isinstance(modality, Sequence) or isinstance(modality, str):
+        return []
+    return [
+        next(iter(one)) if isinstance(one, Mapping) else str(getattr(one, "name", one))
+        for one in modality
+        if one
+    ]
+
+
+def _modality(word: Any) -> Modality:
+    try:
+        return Modality(getattr(word, "value", word))
+    except ValueError:
+        known = ", ".join(modality.value for modality in Modality)
+        raise InputError(f"{word!r} is no modality", hint=f"one of {known}") from None
+
+
+def _names(cfg: Any) -> FieldNames:
+    text = _get(cfg, "text_keys") or _get(cfg, "text_key") or "text"
+    return FieldNames(
+        text=text if isinstance(text, str) else text[0],
+        image=_get(cfg, "image_key") or "images",
+        audio=_get(cfg, "audio_key") or "audios",
+        video=_get(cfg, "video_key") or "videos",
+    )
+
+
+def _get(values: Any, key: str) -> Any:
+    return values.get(key) if isinstance(values, Mapping) else getattr(values, key, None)

@@ -13,7 +13,7 @@ from msgspec import Struct, field, structs
 from joblens.analysis.formats.gpu import read_gpu_facts
 from joblens.analysis.formats.history import from_history_record
 from joblens.analysis.formats.sample import from_sample_object
-from joblens.analysis.numbers.running import RunningSummary
+from joblens.analysis.numbers.sample_buffer import RunningSummary
 from joblens.analysis.numbers.usage import total_usage
 from joblens.model.errors import FormatError, InputError, UnknownJob
 from joblens.model.jobs.details import Details, GpuFacts

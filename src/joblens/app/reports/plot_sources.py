@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from joblens.analysis.charts.gantt import AttemptFacts, PlotJob, gantt_of
-from joblens.analysis.charts.machine_use import JobUse, use_of_job, use_of_run
-from joblens.analysis.charts.plot_series import (
+from joblens.analysis.charts.gantt import AttemptFacts, JobUse, PlotJob, gantt_of, use_of_job, use_of_run
+from joblens.analysis.charts.series import (
     SUMMED_RSS,
     HostSeries,
     JobSeries,
@@ -26,9 +25,9 @@ from joblens.model.jobs.job import Record, Status
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import JobResult, OutputsMissing, RecoveryRan, Run, RunEvent
 from joblens.ports.store import Store
-from joblens.stores.sinks.time_series_db import host_rows
+from joblens.stores.sinks.time_series import host_rows
 from joblens.views.plots.chart import Chart
-from joblens.views.plots.gantt_chart import gantt_chart
+from joblens.views.plots.gantt import gantt_chart
 
 Advance = Callable[[int], None]
 
@@ -184,7 +183,7 @@ def source_of_run(
     """Every attempt that has begun, those of earlier runs whose results it keeps among them; commands of
     actions are none of the workflow's jobs."""
     if plan is None:
-        from joblens.app.workflows.loading import plan_of_run
+        from joblens.app.workflows.loader import plan_of_run
 
         plan = plan_of_run(run)
     reading = _Reading(store)

@@ -1,21 +1,30 @@
-"""Right-sizing of a workflow: what was seen of its jobs in all its runs, put to the groups of its file."""
+"""Right-sizing advice from earlier jobs: for a workflow's groups, single commands and Compose services."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.analysis.findings.sweeps import sweep_findings
-from joblens.analysis.sizing.allocation import Strategy
-from joblens.analysis.sizing.observations import Observation, observation_of
+from joblens.analysis.sizing.amounts import memory_like, runtime_like
+from joblens.analysis.sizing.compose import (
+    JobUse,
+    ServiceAdvice,
+    advise_service,
+    compose_text,
+    service_name,
+    use_of_profile,
+    use_of_record,
+)
+from joblens.analysis.sizing.observations import Observation, Strategy, observation_of
 from joblens.analysis.sizing.rightsizing import Advice, Group, GroupAdvice, advise
-from joblens.analysis.sizing.written_amounts import memory_like, runtime_like
 from joblens.app.reports.rightsize_files import SpecFile, place_of
 from joblens.app.runs.lookup import records_of_run
-from joblens.app.workflows.loading import loaded_run
-from joblens.model.jobs.finding import Finding
-from joblens.model.jobs.job import Requirements
+from joblens.app.workflows.loader import loaded_run
+from joblens.model.errors import InputError
+from joblens.model.history import HistoryQuery, SortKey
+from joblens.model.jobs.job import Finding, Record, Requirements
 from joblens.model.runs.plan import PlannedJob
 from joblens.model.runs.run import OutputsMissing, Run, Workflow
 from joblens.model.runs.workflow_spec import JobSpec, RequirementsSpec
@@ -23,6 +32,55 @@ from joblens.model.values.units import parse_duration, parse_size
 from joblens.plan.workflows.expansion import requirements_of
 from joblens.plan.workflows.spawning import extended
 from joblens.ports.store import Store
+
+MOST_LOOKED_AT = 100_000  # all are held in memory at once
+
+
+class JobsSizing(Struct, frozen=True, kw_only=True):
+    groups: tuple[GroupAdvice, ...]
+    jobs: int  # that were looked at
+
+
+def records_named(store: Store, names: Sequence[str], *, most: int = MOST_LOOKED_AT) -> Iterator[Record]:
+    """The newest, oldest first; '*' and '?' stand for letters. Raises InputError when there is none."""
+    query = HistoryQuery(names=tuple(names), sort=SortKey.STARTED, include_unfinished=False, limit=most)
+    records = [record for record in store.records(query) if record.job.name]
+    if not records:
+        raise InputError(
+            f"no job that has ended is called {' or '.join(names)}",
+            hint="joblens history shows names; '*' and '?' stand for letters",
+        )
+    return reversed(records)
+
+
+def size_jobs(
+    store: Store,
+    names: Sequence[str],
+    *,
+    strategy: Strategy = Strategy.MAX_SEEN,
+    most: int = MOST_LOOKED_AT,
+) -> JobsSizing:
+    """What the newest of a name asked for is what it asks for now; each job counts as a run of its own."""
+    seen: dict[str, list[Observation]] = {}
+    newest: dict[str, Record] = {}
+    count = 0
+    for place, record in enumerate(records_named(store, names, most=most), start=1):
+        count = place
+        newest[record.job.name] = record
+        observation = observation_of(record, place)
+        if observation is not None:
+            seen.setdefault(record.job.name, []).append(observation)
+    groups = [
+        Group(
+            name=name,
+            current=record.job.requirements,
+            observations=tuple(seen.get(name, ())),
+            is_named=True,
+        )
+        for name, record in sorted(newest.items())
+    ]
+    return JobsSizing(groups=tuple(advise(groups, strategy)), jobs=count)
+
 
 _PARAMETER = "{"
 _STYLES: dict[str, tuple[Callable[[Any, Any], str], Callable[[str], float]]] = {
@@ -177,3 +235,53 @@ def _like(written: Mapping[str, Any], part: Advice) -> Advice:
     if style is None or parse is None or before is None or parse(str(before)) != part.current:
         return part
     return replace(part, current_text=str(before), recommended_text=style(before, part.recommended))
+
+
+_UNNAMED = "job"
+
+
+def compose_advice(profiles: Iterable[Any], service: str | None = None) -> str:
+    """The text of a Compose file with `deploy: resources:` for each tool. `profiles` are profiles, or records
+    as JobMonitor and the history give them; profiles that say no tool are the service `service`. A limit has
+    room above the highest use (rightsize's numbers), a reservation is the median of the averages."""
+    if isinstance(profiles, Mapping):
+        profiles = [profiles]
+    uses: dict[str, list[JobUse]] = {}
+    for place, item in enumerate(profiles):
+        name, use = _use_of(item, place, service)
+        if use is not None:
+            uses.setdefault(name, []).append(use)
+    return compose_text(_advised(uses))
+
+
+def advise_stored(store: Store, query: HistoryQuery) -> list[ServiceAdvice]:
+    """A service for each tool of the jobs, or for each name where they have none."""
+    uses: dict[str, list[JobUse]] = {}
+    for place, record in enumerate(store.records(query)):
+        use = use_of_record(record, place)
+        if use is not None:
+            uses.setdefault(_service_of(record), []).append(use)
+    return _advised(uses)
+
+
+def _advised(uses: Mapping[str, list[JobUse]]) -> list[ServiceAdvice]:
+    return [advise_service(name, uses[name]) for name in sorted(uses)]
+
+
+def _service_of(record: Record) -> str:
+    return service_name(record.job.tool or record.job.name)
+
+
+def _use_of(item: Any, place: int, service: str | None) -> tuple[str, JobUse | None]:
+    if isinstance(item, Record):
+        return service_name(service or _service_of(item)), use_of_record(item, place)
+    if not isinstance(item, Mapping):
+        raise InputError(f"item {place} is no profile and no record, but {type(item).__name__}")
+    if "resource_usage" in item:
+        from joblens.analysis.formats.history import from_history_record
+
+        record = from_history_record(dict(item))
+        return service_name(service or _service_of(record)), use_of_record(record, place)
+    profile = item.get("detailed_profile", item)
+    name = service_name(service or str(item.get("tool") or _UNNAMED))
+    return name, use_of_profile(dict(profile or {}), name, place)

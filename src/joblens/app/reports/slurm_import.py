@@ -1,20 +1,51 @@
-"""What Slurm remembers of jobs, into the store: from sacct itself, or from text that it wrote."""
+"""Slurm import of accounting records into the store: from sacct itself, or from its text."""
 
 import datetime as dt
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from joblens.analysis.slurm.records import slurm_record
-from joblens.analysis.slurm.sacct import jobs_of, read_sacct, sacct_header
-from joblens.app.clusters.slurm_times import slurm_instant
+from joblens.analysis.slurm.text import jobs_of, read_sacct, sacct_header
 from joblens.app.reports.imports import Advance, Imported, is_settled, lines_of, writes_of
 from joblens.model.clusters.slurm import SlurmJob, SlurmRow
 from joblens.model.errors import FormatError, InputError
+from joblens.model.values.units import parse_instant
 from joblens.model.writes import Write
 from joblens.ports.store import Store
 from joblens.runners.slurm.commands import SlurmCommands
+
+_FROM_NOW = re.compile(r"now\s*([+-])\s*(\d{1,6})\s*([a-z]*)")
+_UNITS = ("seconds", "minutes", "hours", "days", "weeks")
+_AGO_DAYS = {"today": 0, "midnight": 0, "yesterday": 1}
+
+
+def slurm_instant(text: str, now_us: int) -> int:
+    """'today', 'yesterday', 'now-7days' (in the local time zone), or what is a time anywhere else -> µs UTC.
+    Raises InputError."""
+    word = text.strip().lower()
+    now = dt.datetime.fromtimestamp(now_us / 1e6).astimezone()
+    if word == "now":
+        return now_us
+    if word in _AGO_DAYS:
+        day = now.date() - dt.timedelta(days=_AGO_DAYS[word])
+        return round(dt.datetime(day.year, day.month, day.day).astimezone().timestamp()) * 1_000_000
+    if (match := _FROM_NOW.fullmatch(word)) is not None:
+        return now_us + int(match[1] + "1") * int(match[2]) * _seconds_in(match[3], text) * 1_000_000
+    return parse_instant(text, now_us)
+
+
+def _seconds_in(unit: str, text: str) -> int:
+    """Slurm takes any beginning of a unit's name, seconds where there is none."""
+    for name in _UNITS:
+        if name.startswith(unit):
+            return int(dt.timedelta(**{name: 1}).total_seconds())
+    raise InputError(
+        f"'{text}' is not a time: there is no unit '{unit}'", hint="write now-7days, now-12hours, yesterday"
+    )
+
 
 _BATCH = 500
 _WINDOW_S = 86400  # sacct is asked for a day at a time: what it answers with is held in memory

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, structs
 
-from joblens.app.queue.watching import workflow_id_of
+from joblens.app.queue.watch import workflow_id_of
 from joblens.app.wiring.drivers import Warn, open_store_directly, store_is_there, store_name
 from joblens.model.errors import AmbiguousJob, InputError, UnknownJob
 from joblens.model.history import HistoryQuery

@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.runs.datasets import finalize
-from joblens.analysis.runs.workflow_rows import run_label
+from joblens.agent.provenance.datasets import finalize
+from joblens.analysis.runs.status import run_label
 from joblens.app.runs.lookup import kept_events, kept_results
 from joblens.app.runs.state import schedule_of, status_now
-from joblens.engine.progress.standing import failed_finalizations
-from joblens.engine.schedule.dataset_table import DatasetState
+from joblens.engine.progress.progress import failed_finalizations
+from joblens.engine.schedule.job_table import DatasetState
 from joblens.engine.schedule.schedule import Schedule
 from joblens.model.errors import InputError, JoblensError, RunIsDriven
 from joblens.model.runs.plan import Plan, PlannedDataset
@@ -51,7 +51,7 @@ class DatasetStanding(Struct, frozen=True, kw_only=True):
 
 def datasets_of_run(store: Store, run: Run) -> list[DatasetStanding]:
     """`run` as `find_run` gives it, with its spec."""
-    from joblens.app.workflows.loading import plan_of_run
+    from joblens.app.workflows.loader import plan_of_run
 
     plan = plan_of_run(run)
     if not plan.datasets:
@@ -148,9 +148,9 @@ def finalize_by_hand(
 ) -> list[DatasetStanding]:
     """Counts and hashes those that are due, and records that. Returns all of `chosen` as they are then.
     Raises RunIsDriven while a process drives the run: that one finalizes them itself."""
-    from joblens.app.runs.kept_specs import stored_secrets, with_kept_values
-    from joblens.app.runs.refusals import refuse_driven
-    from joblens.app.workflows.loading import plan_of_run
+    from joblens.app.runs.control import refuse_driven
+    from joblens.app.runs.specs import stored_secrets, with_kept_values
+    from joblens.app.workflows.loader import plan_of_run
 
     refuse_driven(run, settings)
     if status_now(run) is RunStatus.RUNNING:

@@ -6,10 +6,17 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.analysis.runs.workflow_rows import run_label
-from joblens.app.jobs.queries import Note, find, newest_named
-from joblens.app.jobs.slurm_ids import PREFIX as SLURM_PREFIX
-from joblens.app.jobs.slurm_ids import is_array_element, may_be_slurm_id, records_in, slurm_id
+from joblens.analysis.runs.status import run_label
+from joblens.app.jobs.queries import PREFIX as SLURM_PREFIX
+from joblens.app.jobs.queries import (
+    Note,
+    find,
+    is_array_element,
+    may_be_slurm_id,
+    newest_named,
+    records_in,
+    slurm_id,
+)
 from joblens.model.errors import AmbiguousJob, AmbiguousRun, InputError, UnknownJob, UnknownRun
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.jobs.job import Record, Status

@@ -1,14 +1,18 @@
-"""Workflows and runs in the store: creating them, and which jobs of a plan a run has."""
+"""Records of workflows and runs in the store: creation, jobs, time driven, durations of earlier runs."""
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
-from joblens.app.wiring.owning import current_user
-from joblens.app.workflows.loading import LoadedSpec
-from joblens.model.errors import PlanError
+from joblens.analysis.runs.status import driven_s
+from joblens.app.jobs.preparation import parse_params
+from joblens.app.wiring.agent_context import current_user
+from joblens.app.wiring.drivers import Warn, open_store_directly
+from joblens.app.workflows.loader import LoadedSpec, load_spec
+from joblens.model.errors import JoblensError, PlanError
+from joblens.model.jobs.job import Status
 from joblens.model.redaction.secrets import redact_text
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import (
@@ -23,8 +27,63 @@ from joblens.model.runs.run import (
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid, uuid_from
 from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
-from joblens.plan.commands.raised_requests import from_the_first_attempt
+from joblens.plan.workflows.plan_document import from_the_first_attempt
 from joblens.ports.store import Store
+
+
+def driven_before_s(store: Store, run: Run) -> float:
+    """Until now, by whoever drove it before; 0 for one that was never started."""
+    if run.started_at_us is None:
+        return 0.0
+    try:
+        events = [event for _, event in store.run_events(run.uuid)]
+        return driven_s(events, store.run_results(run.uuid)) or 0.0
+    except JoblensError:
+        return 0.0  # the store cannot be asked now: no reason for the run not to go on
+
+
+_EARLIER_RUNS = 5
+_MOST_ESTIMATED = 20_000  # jobs; beyond, reading earlier runs takes longer than it tells
+
+
+def earlier_durations(store: Store, run: Run, plan: Plan | None = None) -> dict[str, float]:
+    """Seconds that jobs took when they last succeeded in an earlier run of the workflow, by name. `plan`: of
+    `run`, where it is at hand; most runs were made from the same file. Very large ones are not looked at."""
+    if run.jobs > _MOST_ESTIMATED:
+        return {}
+    found: dict[str, float] = {}
+    try:
+        earlier = [
+            other
+            for other in store.runs(run.workflow_uuid)
+            if other.uuid != run.uuid and other.created_at_us <= run.created_at_us
+        ]
+        for other in earlier[-_EARLIER_RUNS:]:
+            took = {
+                result.index: result.duration_s
+                for result in store.run_results(other.uuid)
+                if result.status is Status.SUCCESS and result.duration_s is not None and result.index >= 0
+            }
+            if took:
+                names = _names_of(store.find_run(other.uuid), run, plan)
+                found |= {names[index]: seconds for index, seconds in took.items()}
+    except (JoblensError, IndexError):
+        return {}  # an estimate less: no reason for the run not to go on
+    return found
+
+
+def _names_of(other: Run, run: Run, plan: Plan | None) -> list[str]:
+    is_same_file = (
+        other.spec_text == run.spec_text
+        and other.tables == run.tables
+        and other.options.parameters == run.options.parameters
+    )
+    if plan is None or other.spawned or not is_same_file:
+        from joblens.app.workflows.loader import plan_of_run
+
+        plan = plan_of_run(other)
+    return [job.name for job in plan.jobs]
+
 
 _NOTHING: Mapping[str, tuple[tuple[int, int], ...]] = {}
 
@@ -68,7 +127,7 @@ def create_run(  # noqa: PLR0913 - one field each
     """As it was written, which is what is to be driven; the store has it without secrets. `workflow`: or the
     file that it is created from, after everything that may fail. `spawned`: jobs that were added to the base
     and come along; the plan has them."""
-    from joblens.app.runs.kept_specs import (
+    from joblens.app.runs.specs import (
         hide_names,
         keep_spec,
         secrets_of,
@@ -136,3 +195,19 @@ def jobs_to_run(plan: Plan, options: RunOptions, again: tuple[int, ...] | None =
     enabled = enabled_places(plan, options)
     places = frozenset(range(len(plan.jobs))) if enabled is None else enabled
     return places if again is None else places & frozenset(again)
+
+
+def create_from_file(
+    path: str, params: Sequence[str], settings: Settings, warn: Warn, *, monitor: bool
+) -> Run:
+    """The workflow with a run that has not begun."""
+    parameters = parse_params(params)
+    loaded = load_spec(path, parameters)
+    for warning in loaded.warnings_for():
+        warn(warning)
+    options = RunOptions(cwd=os.getcwd(), parameters=parameters, monitor=monitor)
+    store = open_store_directly(settings, warn)
+    try:
+        return create_run(store, os.path.abspath(path), loaded, options, settings)
+    finally:
+        store.close()

@@ -1,29 +1,165 @@
-"""Runs that repeat part of an earlier one: which of its jobs run again, and why."""
+"""Reruns that repeat part of an earlier run: which of its jobs run again, and why.
+
+Jobs whose orchestrator keeps its success come along: those that succeeded keep that, the others run. Jobs of
+an orchestrator that runs again are left out: it adds its jobs again.
+"""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.provenance.dataset_summary import dataset_now
+from joblens.agent.provenance.datasets import dataset_now
 from joblens.agent.provenance.file_stamps import digest_of
-from joblens.analysis.runs.workflow_rows import run_label
-from joblens.app.runs.actions import failed_actions
-from joblens.app.runs.carried_jobs import carry
-from joblens.app.runs.last_successes import FoundSuccess, find_successes, success_of
+from joblens.analysis.runs.status import run_label
 from joblens.app.runs.lookup import records_of_run
-from joblens.app.runs.state import RunState, state_of_run
-from joblens.app.workflows.loading import LoadedSpec, loaded_run
+from joblens.app.runs.state import RunState, failed_actions, state_of_run
+from joblens.app.workflows.loader import LoadedSpec, loaded_run
 from joblens.model.errors import PlanError
-from joblens.model.jobs.run_link import FileStamp
-from joblens.model.runs.plan import Plan, PlannedDataset
-from joblens.model.runs.run import JobsSpawned, JobState, RaisedRequest, Run, Workflow
-from joblens.plan.commands.raised_requests import still_valid
-from joblens.plan.workflows.changes import FilesNow, LastSuccess, jobs_to_run_again
+from joblens.model.jobs.job import FileStamp, Record, Status
+from joblens.model.runs.plan import Plan, PlannedDataset, growing
+from joblens.model.runs.run import JobsSpawned, JobState, OutputsMissing, RaisedRequest, Run, Workflow
 from joblens.plan.workflows.graph import Graph
-from joblens.plan.workflows.selection import find_jobs
+from joblens.plan.workflows.plan_document import still_valid
+from joblens.plan.workflows.selection import FilesNow, LastSuccess, find_jobs, jobs_to_run_again
+from joblens.plan.workflows.spawning import PlanExtender
 from joblens.ports.store import Store
+
+
+class FoundSuccess(Struct, frozen=True):
+    """`index`: the place the job had in that run."""
+
+    run_uuid: str
+    index: int
+    success: LastSuccess
+
+
+class Successes(Struct, frozen=True):
+    """By name of job. `failed`: of those that did not succeed when they were last tried, in words: what they
+    had made before may no longer be there."""
+
+    found: dict[str, FoundSuccess]
+    failed: dict[str, str]
+
+
+def find_successes(store: Store, runs: Sequence[Run], names: set[str], cwd: str) -> Successes:
+    """`runs`: oldest first. What failed in another directory than `cwd` has spoilt nothing here."""
+    past = Successes({}, {})
+    for run in reversed(runs):
+        open_names = names - past.found.keys() - past.failed.keys()
+        if not open_names:
+            break
+        is_here = run.options.cwd == cwd
+        for name, (record, is_success) in _last_attempts(store, run, open_names).items():
+            if is_success and record.job.run is not None:
+                past.found[name] = FoundSuccess(run.uuid, record.job.run.index, success_of(record))
+            elif is_here:
+                past.failed[name] = f"did not succeed in run {run_label(run)}, where it was last tried"
+    return past
+
+
+def success_of(record: Record) -> LastSuccess:
+    return LastSuccess(record.job.command_digest, record.job.inputs)
+
+
+def _last_attempts(store: Store, run: Run, names: set[str]) -> dict[str, tuple[Record, bool]]:
+    """The last attempt of each job that began, and whether the job had succeeded with it."""
+    facts = [event.fact for _, event in store.run_events(run.uuid)]
+    without_output = {(fact.index, fact.attempt) for fact in facts if isinstance(fact, OutputsMissing)}
+    found: dict[str, tuple[Record, bool]] = {}
+    for record in records_of_run(store, run.uuid):
+        link = record.job.run
+        if link is None or record.job.name not in names or record.attempt is None:
+            continue
+        before = found.get(record.job.name)
+        if before is not None and before[1]:
+            continue  # a success settles it
+        is_whole = (link.index, link.attempt) not in without_output
+        found[record.job.name] = (record, record.status is Status.SUCCESS and is_whole)
+    return found
+
+
+_CANNOT_KEEP = "jobs that it added cannot be kept"
+
+
+class Carried(Struct, frozen=True):
+    """`plan`: with the jobs that come along. `reasons`: by index in it, why each runs again."""
+
+    plan: Plan
+    spawned: tuple[JobsSpawned, ...]
+    reasons: dict[int, str]
+    kept_from: dict[str, tuple[tuple[int, int], ...]]
+    raised: tuple[RaisedRequest, ...]  # of jobs that come along, by index in the plan
+
+
+def carry(
+    state: RunState, plan: Plan, decide: Callable[[Plan, Mapping[int, str]], dict[int, str]]
+) -> Carried:
+    """`state`: of the base; `plan`: of the new run's file. `decide` returns why jobs of a plan run again; it
+    gets those that must, by index."""
+    batches, must = list(state.run.spawned), dict[str, str]()
+    while True:
+        made = _Rebased(state, plan, batches)
+        must |= dict.fromkeys(made.lost, _CANNOT_KEEP)
+        known = {index: must[job.name] for index, job in enumerate(made.plan.jobs) if job.name in must}
+        reasons = decide(made.plan, known)
+        left = [old for old, new in made.kept if new.orchestrator not in reasons]
+        if len(left) == len(batches):
+            break
+        batches = left
+    spawned = tuple(new for _, new in made.kept)
+    return Carried(made.plan, spawned, reasons, _kept_from(state, made, reasons), _raised(state.run, made))
+
+
+def _raised(base: Run, made: "_Rebased") -> tuple[RaisedRequest, ...]:
+    here = {there: index for index, there in made.places.items()}
+    return tuple(replace(one, index=here[one.index]) for one in base.raised if one.index in here)
+
+
+class _Rebased:
+    """Batches of a run on another plan: indexes are those of there."""
+
+    def __init__(self, state: RunState, plan: Plan, batches: Iterable[JobsSpawned]) -> None:
+        self.plan = growing(plan) if batches else plan
+        self.kept: list[tuple[JobsSpawned, JobsSpawned]] = []
+        self.lost: list[str] = []  # orchestrators
+        self.places: dict[int, int] = {}  # there, by index here
+        extender = PlanExtender(self.plan)
+        counts: dict[str, int] = {}
+        for batch in batches:
+            name = state.plan.jobs[batch.orchestrator].name
+            orchestrator = extender.index_of(name)
+            if orchestrator is None:
+                continue
+            iteration = counts.get(batch.lineage, 0) + bool(batch.jobs)
+            new = replace(batch, orchestrator=orchestrator, first=len(self.plan.jobs), iteration=iteration)
+            if batch.jobs and not extender.add(new):
+                self.lost.append(name)
+                continue
+            counts[batch.lineage] = iteration
+            self.kept.append((batch, new))
+            self.places |= {new.first + place: batch.first + place for place in range(len(batch.jobs))}
+
+
+def _kept_from(
+    state: RunState, made: _Rebased, reasons: Mapping[int, str]
+) -> dict[str, tuple[tuple[int, int], ...]]:
+    found: dict[str, list[tuple[int, int]]] = {}
+    for here, there in made.places.items():
+        standing = state.jobs[there]
+        if here in reasons or standing.state is not JobState.COMPLETED:
+            continue
+        run, place = state.run.uuid, there
+        if standing.kept_from is not None:
+            run, place = standing.kept_from, _place_in(state.run, standing.kept_from, there)
+        found.setdefault(run, []).append((here, place))
+    return {run: tuple(places) for run, places in found.items()}
+
+
+def _place_in(base: Run, uuid: str, index: int) -> int:
+    """The index that a job of the base had in the run whose success it keeps."""
+    return dict(base.kept_from.get(uuid, ())).get(index, index)
 
 
 class RerunSelection(Struct, frozen=True):

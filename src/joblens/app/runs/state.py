@@ -1,20 +1,37 @@
-"""How the jobs of a run stand: its plan, its results and its events put together, without driving it."""
+"""State of a run: its plan, results and events put together; its single jobs and failed actions."""
 
-from msgspec import Struct
+from collections.abc import Iterable
+from typing import Any
 
-from joblens.agent.runtime.owners import is_gone
+from msgspec import Struct, to_builtins
+
+from joblens.agent.runtime.ownership import is_gone
+from joblens.analysis.runs.status import FailedAction, run_label
 from joblens.app.runs.lookup import KeptResults, kept_events, kept_results
 from joblens.engine.progress.allocations import ClusterPlaces
-from joblens.engine.progress.standing import failed_finalizations, last_stop, standing
+from joblens.engine.progress.progress import failed_finalizations, last_stop, standing
 from joblens.engine.schedule.capacity import Choices, RunCapacity
 from joblens.engine.schedule.events import FinalizationEnded, StopMode
 from joblens.engine.schedule.replay import restore, was_withdrawn
+from joblens.engine.schedule.retries import CUT_OFF
 from joblens.engine.schedule.schedule import Schedule
-from joblens.model.jobs.job import Status
+from joblens.model.errors import JoblensError, UnknownJob, UnknownRun
+from joblens.model.jobs.job import Record, Status
 from joblens.model.runs.plan import Plan
-from joblens.model.runs.run import JobResult, JobState, Run, RunStatus
+from joblens.model.runs.run import (
+    ActionRan,
+    JobResult,
+    JobState,
+    Run,
+    RunEvent,
+    RunStarted,
+    RunStatus,
+    StopAskedFor,
+)
+from joblens.plan.workflows.plan_document import describe_raised
 from joblens.ports.store import Store
 from joblens.probes.host.machine_load import read_host
+from joblens.views.jobs.summary import ending
 
 # Nothing is started here, so how much there is does not matter as long as every job would fit.
 _EVERYTHING = 2**62
@@ -50,7 +67,7 @@ class RunState(Struct, frozen=True, kw_only=True):
 
 def state_of_run(store: Store, run: Run) -> RunState:
     """`run` as `find_run` gives it, with its spec."""
-    from joblens.app.workflows.loading import plan_of_run
+    from joblens.app.workflows.loader import plan_of_run
 
     plan = plan_of_run(run)
     results = store.run_results(run.uuid)
@@ -126,3 +143,102 @@ def _enabled(run: Run, plan: Plan) -> frozenset[int] | None:
     from joblens.plan.workflows.selection import select
 
     return frozenset(select(plan, options.only, options.skip, options.until).places)
+
+
+class RunJob(Struct, frozen=True):
+    run: Run
+    index: int
+    name: str
+    state: JobState
+
+
+def job_of_run(store: Store, run: Run, name: str) -> RunJob:
+    """Raises UnknownJob."""
+    jobs = state_of_run(store, run).jobs
+    for job in jobs:
+        if job.name == name:
+            return _run_job(run, job)
+    from joblens.plan.workflows.problems import nearest_name
+
+    near = nearest_name(name, [job.name for job in jobs])
+    label = run_label(run)
+    hint = f"did you mean {near}?" if near else f"joblens results {label} lists them"
+    raise UnknownJob(f"run {label} has no job '{name}'", hint=hint)
+
+
+def waiting_job(store: Store, record: Record) -> RunJob | None:
+    """The job of a run whose last attempt this was, and that waits for its next one."""
+    link = record.job.run
+    if link is None or link.index < 0 or not record.status.is_final:
+        return None
+    try:
+        run = store.find_run(link.run_uuid)
+    except UnknownRun:
+        return None
+    if run.status is not RunStatus.RUNNING:
+        return None
+    job = state_of_run(store, run).jobs[link.index]
+    is_last = bool(job.results) and job.results[-1].job_uuid == record.job.uuid
+    return _run_job(run, job) if is_last and not job.state.is_final else None
+
+
+def raised_before(store: Store, record: Record) -> str:
+    """Describes requests that recovery raised before this attempt; '' where there are none."""
+    link = record.job.run
+    if link is None or link.index < 0:
+        return ""
+    try:
+        run = store.find_run(link.run_uuid)
+    except UnknownRun:
+        return ""
+    return describe_raised(run.raised, link.index, link.attempt, with_why=True)
+
+
+def _run_job(run: Run, job: JobStanding) -> RunJob:
+    """`is_left`: a run that was stopped would go on with it, though it counts as ended now."""
+    return RunJob(
+        run, job.index, job.name, JobState.READY if job.is_left and job.state.is_final else job.state
+    )
+
+
+def failed_actions(store: Store, run_uuid: str) -> tuple[FailedAction, ...]:
+    """Those whose last command failed; one that was run again and succeeded has not."""
+    try:
+        last = last_of_actions(event for _, event in store.run_events(run_uuid))
+        return tuple(_failed(store, fact) for fact in last if fact.status is not Status.SUCCESS)
+    except JoblensError:
+        return ()  # the store cannot be asked now
+
+
+def last_of_actions(events: Iterable[RunEvent]) -> list[ActionRan]:
+    """What became of each action, in the order of the plan. One that was ended with the run is as if it had
+    not run."""
+    last: dict[tuple[int, str], ActionRan] = {}
+    is_stopped = False
+    for event in events:
+        fact = event.fact
+        if isinstance(fact, RunStarted | StopAskedFor):
+            is_stopped = isinstance(fact, StopAskedFor)
+        elif isinstance(fact, ActionRan) and not (is_stopped and fact.status in CUT_OFF):
+            last[fact.action, fact.worker] = fact
+    return [last[key] for key in sorted(last)]
+
+
+def _failed(store: Store, fact: ActionRan) -> FailedAction:
+    name = f"action-{fact.action + 1}.{fact.command + 1}"
+    try:
+        record = store.find(fact.job_uuid)
+    except UnknownJob:
+        return FailedAction(name, "", fact.status.value)
+    return FailedAction(
+        name,
+        " ".join(record.job.argv),
+        (ending(record.outcome) if record.outcome is not None else "") or fact.status.value,
+        record.number,
+        record.attempt.logs_dir if record.attempt is not None else "",
+    )
+
+
+def actions_form(actions: Iterable[FailedAction]) -> list[dict[str, Any]]:
+    """For --json."""
+    return [to_builtins(action) for action in actions]

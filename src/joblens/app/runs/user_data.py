@@ -9,11 +9,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from joblens.agent.cgroups.marked import JOB_ID_VARIABLE
+from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
 from joblens.agent.runs.facts import value_of
-from joblens.agent.runtime.locks import RunLock
-from joblens.app.wiring.drivers import is_file_store, store_name
-from joblens.app.wiring.paths import spool_dir
+from joblens.agent.runtime.ownership import RunLock
+from joblens.app.wiring.drivers import is_file_store, spool_dir, store_name
 from joblens.files.private import write_own
 from joblens.model.errors import InputError, StoreError, UnknownRun
 from joblens.model.redaction.secrets import redact_params
@@ -142,6 +141,6 @@ def _with_earlier_runs(store: Store, run: Run) -> list[str]:
 
 
 def _written(run: Run) -> dict[str, Any]:
-    from joblens.app.workflows.loading import plan_of_run
+    from joblens.app.workflows.loader import plan_of_run
 
     return {data.name: data.data for data in plan_of_run(run).user_data}

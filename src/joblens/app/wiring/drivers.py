@@ -1,21 +1,84 @@
-"""The one place that picks drivers: which store, which sinks, which clock."""
+"""Drivers and paths: which store, sinks and clock are used, and the XDG directories of joblens."""
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from joblens.app.wiring.paths import default_journal_dir, default_store_path, logs_dir, store_home
 from joblens.model.errors import InputError
 from joblens.model.settings import Settings
 from joblens.model.values.store_url import is_postgres, without_password
-from joblens.ports.sink import Sink
-from joblens.ports.store import Store
+from joblens.ports.store import Sink, Store
 
 if TYPE_CHECKING:
-    from joblens.ports.deliveries import Deliveries
+    from joblens.ports.store import Deliveries
     from joblens.stores.postgres import PostgresStore
     from joblens.stores.sqlite import SqliteStore
+    from joblens.stores.wrappers.retrying import RetryingStore
+
+
+SYSTEM_CONFIG = "/etc/joblens/joblens.yml"
+CONFIG_NAME = "joblens.yml"
+
+
+def _base(env: Mapping[str, str], variable: str, *below_home: str) -> str:
+    """An XDG directory; the specification says to ignore relative paths in its variables."""
+    given = env.get(variable, "")
+    if given.startswith("/"):
+        return given
+    return os.path.join(home_dir(env), *below_home)
+
+
+def home_dir(env: Mapping[str, str] = os.environ) -> str:
+    return env.get("HOME") or os.path.expanduser("~")
+
+
+def user_config_path(env: Mapping[str, str] = os.environ) -> str:
+    return os.path.join(_base(env, "XDG_CONFIG_HOME", ".config"), "joblens", CONFIG_NAME)
+
+
+def default_store_path(env: Mapping[str, str] = os.environ) -> str:
+    return os.path.join(_base(env, "XDG_DATA_HOME", ".local", "share"), "joblens", "joblens.db")
+
+
+def state_dir(env: Mapping[str, str] = os.environ) -> str:
+    return os.path.join(_base(env, "XDG_STATE_HOME", ".local", "state"), "joblens")
+
+
+def default_journal_dir(env: Mapping[str, str] = os.environ) -> str:
+    return os.path.join(state_dir(env), "journal")
+
+
+def store_home(store_name: str, env: Mapping[str, str] = os.environ) -> str:
+    """The folder for what is kept beside a store: its file's own, or for a server one of this machine."""
+    if _is_file(store_name):
+        return os.path.dirname(os.path.abspath(store_name))
+    return os.path.join(os.path.dirname(default_store_path(env)), "stores", _mark_of(store_name))
+
+
+def logs_dir(store_name: str, env: Mapping[str, str] = os.environ) -> str:
+    """What jobs printed, beside the store that remembers them."""
+    return os.path.join(store_home(store_name, env), "logs")
+
+
+def spool_dir(store_name: str, env: Mapping[str, str] = os.environ) -> str:
+    """What is under way for one store: payloads of queued jobs, outcomes that launchers left, the
+    supervisor's lock. On disk, not in the login session's directory, which goes away at logout."""
+    return os.path.join(state_dir(env), "spool", _mark_of(store_name))
+
+
+def _is_file(store_name: str) -> bool:
+    return "://" not in store_name
+
+
+def _mark_of(store_name: str) -> str:
+    """Short enough for a file name, and another for every store."""
+    import zlib
+
+    whole = os.path.abspath(store_name) if _is_file(store_name) else store_name
+    name = whole.encode("utf-8", "surrogateescape")
+    return f"{zlib.crc32(name):08x}{zlib.adler32(name):08x}"
+
 
 Warn = Callable[[str], None]
 
@@ -195,3 +258,21 @@ def open_sinks(settings: Settings, warn: Warn) -> list[Sink]:
         metrics = settings.job_metrics
         sinks.append(SampleJsonlGz(folder, metrics.max_file_size, warn))
     return sinks
+
+
+def store_for_jobs(settings: Settings, *, is_elsewhere: bool, environ: Mapping[str, str] = os.environ) -> str:
+    """With the password only where they have it in their environment anyway, since whoever started the run
+    has set it there himself; never where others run them. One in their user's files they find themselves."""
+    url = store_address(settings)
+    has_it_anyway = url in (environ.get("JOBLENS_STORE"), environ.get("JOBLENS_STORE_URL"))
+    return url if has_it_anyway and not is_elsewhere else store_name(settings)
+
+
+def patient_store(
+    store: Store, tell: Callable[[str], None], timeout_s: float | None = None
+) -> "RetryingStore":
+    """`tell` hears once of each outage. Beyond the time its error is raised."""
+    from joblens.stores.wrappers.retrying import RetryingStore
+
+    inner = store.inner if isinstance(store, RetryingStore) else store
+    return RetryingStore(inner, tell, until=None if timeout_s is None else time.monotonic() + timeout_s)

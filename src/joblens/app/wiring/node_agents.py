@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from joblens.agent.nodes.jobs import MultiNodeJobs
 from joblens.model.clusters.allocation import Allocation, NodeDoors, slurm_allocation
-from joblens.ports.node_agents import NodeAgents
+from joblens.ports.cluster import NodeAgents
 
 _STEP_NAME = "joblens-agent"
 # Whatever the job's own steps are to be like is not for ours.
@@ -54,6 +54,6 @@ def desks_here(cgroup_parent: str | None) -> MultiNodeJobs:
 
 
 def _by_doors(doors: NodeDoors) -> NodeAgents:
-    from joblens.runners.nodes.door_calls import DoorAgents
+    from joblens.runners.nodes.remote_processes import DoorAgents
 
     return DoorAgents("ray", "", doors)

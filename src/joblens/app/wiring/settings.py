@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from joblens.app.wiring.paths import CONFIG_NAME, SYSTEM_CONFIG, home_dir, user_config_path
+from joblens.app.wiring.drivers import CONFIG_NAME, SYSTEM_CONFIG, home_dir, user_config_path
 from joblens.files.private import untrusted_reason
 from joblens.model.errors import ConfigError, InputError
 from joblens.model.settings import Settings

@@ -44,7 +44,7 @@ def command(
     """Measure a process with all below it, a container or a control group that runs already, from now on,
     until it ends or you press Ctrl-C. It is never stopped: only the measuring ends. The exit code is its own
     where that can be known, else 0."""
-    from joblens.app.jobs.attaching import attach_in_foreground
+    from joblens.app.jobs.attach import attach_in_foreground
     from joblens.app.jobs.requests import Request, seconds_of
     from joblens.model.jobs.job import Requirements
 

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.arguments import count_from
-from joblens.cli.options.common import shared_options
+from joblens.cli.options.common import count_from, shared_options
 from joblens.model.errors import BenchmarkError, InputError
 from joblens.model.history import BENCH_TAG
 
 if TYPE_CHECKING:
-    from joblens.app.bench.ab_runs import AbPlan, AbProgress
+    from joblens.app.bench.comparison import AbPlan, AbProgress
     from joblens.app.bench.runner import BenchmarkRunner
 
 _NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -92,8 +91,8 @@ def ab(session: Session, /, **given: Any) -> int:
 
     Every round runs each command once, in an order drawn by lot, and every run is measured: wall time, CPU,
     memory, I/O. It ends when the interval is narrow enough, or time is up."""
-    from joblens.app.bench.ab_runs import check_ab, run_ab
-    from joblens.app.bench.reports import check_report_place
+    from joblens.app.bench.comparison import check_ab, run_ab
+    from joblens.app.bench.runner import check_report_place
 
     plan = _plan(given)
     check_ab(plan)
@@ -263,7 +262,7 @@ def _runner(session: Session, results_dir: str | None) -> "BenchmarkRunner":
 
 
 def _plan(given: dict[str, Any]) -> "AbPlan":
-    from joblens.app.bench.ab_runs import AbPlan, command_of_line, command_of_words
+    from joblens.app.bench.comparison import AbPlan, command_of_line, command_of_words
     from joblens.app.jobs.preparation import parse_notify
     from joblens.app.jobs.requests import seconds_of
 

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import jobs_or_runs_argument
+from joblens.cli.options.common import jobs_or_runs_argument, shared_options
 from joblens.model.errors import InputError
 from joblens.model.values.ids import short
 
 if TYPE_CHECKING:
-    from joblens.app.queue.watching import TaskGroup
-    from joblens.app.runs.jobs import RunJob
+    from joblens.app.queue.watch import TaskGroup
+    from joblens.app.runs.state import RunJob
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import Run
 
@@ -46,9 +45,9 @@ def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...]
 
 
 def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) -> "list[Found]":
-    from joblens.app.queue.watching import find_any
-    from joblens.app.runs.jobs import job_of_run
+    from joblens.app.queue.watch import find_any
     from joblens.app.runs.lookup import run_to_end
+    from joblens.app.runs.state import job_of_run
 
     store = session.store
     if names:
@@ -61,8 +60,8 @@ def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) ->
 
 
 def _meant(session: Session, ident: str, one: "Found") -> "Found":
-    from joblens.app.runs.jobs import waiting_job
     from joblens.app.runs.lookup import run_to_end
+    from joblens.app.runs.state import waiting_job
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import Run
 
@@ -73,9 +72,9 @@ def _meant(session: Session, ident: str, one: "Found") -> "Found":
 
 def _refuse_others(found: "list[Found]") -> None:
     """Before any of them is asked to end."""
-    from joblens.app.queue.queueing import refuse_others_job
-    from joblens.app.queue.watching import TaskGroup
-    from joblens.app.wiring.owning import current_user
+    from joblens.app.queue.submission import refuse_others_job
+    from joblens.app.queue.watch import TaskGroup
+    from joblens.app.wiring.agent_context import current_user
     from joblens.model.jobs.job import Record
 
     for one in found:
@@ -86,8 +85,8 @@ def _refuse_others(found: "list[Found]") -> None:
 
 
 def _is_over(one: "Found") -> bool:
-    from joblens.app.queue.watching import TaskGroup
-    from joblens.app.runs.jobs import RunJob
+    from joblens.app.queue.watch import TaskGroup
+    from joblens.app.runs.state import RunJob
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import RunStatus
 
@@ -101,12 +100,12 @@ def _is_over(one: "Found") -> bool:
 
 
 def _ask(session: Session, one: "Found") -> None:
-    from joblens.app.jobs.submitting import ask_to_cancel
-    from joblens.app.queue.queueing import cancel_all_queued
-    from joblens.app.queue.watching import TaskGroup
+    from joblens.app.jobs.submission import ask_to_cancel
+    from joblens.app.queue.submission import cancel_all_queued
+    from joblens.app.queue.watch import TaskGroup
     from joblens.app.runs.control import ask_job_to_end, ask_run_to_end
-    from joblens.app.runs.jobs import RunJob
-    from joblens.app.wiring.owning import current_user
+    from joblens.app.runs.state import RunJob
+    from joblens.app.wiring.agent_context import current_user
     from joblens.model.jobs.job import Record
 
     store, settings, user = session.store, session.settings, current_user()
@@ -127,9 +126,9 @@ def _awaited(session: Session, one: "Found") -> "Found":
     from msgspec.structs import replace
 
     from joblens.app.jobs.queries import wait_for_end
-    from joblens.app.queue.watching import TaskGroup, wait_for_group
+    from joblens.app.queue.watch import TaskGroup, wait_for_group
     from joblens.app.runs.control import wait_for_job_of_run, wait_for_run, wait_until_let_go
-    from joblens.app.runs.jobs import RunJob
+    from joblens.app.runs.state import RunJob
     from joblens.model.jobs.job import Record
 
     store, settings = session.store, session.settings
@@ -152,8 +151,8 @@ def _awaited(session: Session, one: "Found") -> "Found":
 
 
 def _form(one: "Found") -> dict[str, Any]:
-    from joblens.app.queue.watching import TaskGroup
-    from joblens.app.runs.jobs import RunJob
+    from joblens.app.queue.watch import TaskGroup
+    from joblens.app.runs.state import RunJob
     from joblens.model.jobs.job import Record
 
     if isinstance(one, TaskGroup):
@@ -166,9 +165,9 @@ def _form(one: "Found") -> dict[str, Any]:
 
 
 def _line(one: "Found") -> str:
-    from joblens.analysis.runs.workflow_rows import run_label
-    from joblens.app.queue.watching import TaskGroup
-    from joblens.app.runs.jobs import RunJob
+    from joblens.analysis.runs.status import run_label
+    from joblens.app.queue.watch import TaskGroup
+    from joblens.app.runs.state import RunJob
     from joblens.model.jobs.job import Record
 
     if isinstance(one, TaskGroup):

@@ -6,8 +6,7 @@ from typing import Any
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_run, run_number_option
+from joblens.cli.options.common import complete_run, run_number_option, shared_options
 from joblens.model.errors import InputError
 
 VIOLATIONS_EXIT_CODE = 3
@@ -73,7 +72,7 @@ def _check(
     min_over: float,
 ) -> None:
     from joblens.analysis.sizing.utilization import check_utilization
-    from joblens.app.jobs.sizing import records_named
+    from joblens.app.reports.rightsizing import records_named
     from joblens.app.runs.lookup import find_named_run, records_of_whole_run
 
     store = session.current_store
@@ -87,7 +86,7 @@ def _check(
         min_over_percent=min_over,
     )
     if session.json:
-        from joblens.analysis.sizing.utilization_form import report_form
+        from joblens.analysis.sizing.utilization import report_form
 
         session.write_json(
             report_form(
@@ -98,8 +97,8 @@ def _check(
             )
         )
     else:
-        from joblens.analysis.runs.workflow_rows import run_label
-        from joblens.views.runs.utilization import render_utilization
+        from joblens.analysis.runs.status import run_label
+        from joblens.views.runs.rightsize import render_utilization
 
         session.write_lines(
             render_utilization(

@@ -49,8 +49,7 @@ def _values_of_unset(settings: "Settings") -> dict[str, tuple[object, str]]:
     """Values in force of settings that are not set, with their origins, by the setting's name."""
     from joblens.app.jobs.preparation import DEFAULT_INTERVAL_S
     from joblens.app.queue.notifiers import broker_folder
-    from joblens.app.wiring.drivers import history_file, logs_root, store_name
-    from joblens.app.wiring.paths import default_journal_dir
+    from joblens.app.wiring.drivers import default_journal_dir, history_file, logs_root, store_name
 
     found: dict[str, object] = {
         "job_metrics.default_sample_rate": DEFAULT_INTERVAL_S,
@@ -75,7 +74,7 @@ def path(session: Session) -> None:
 
 
 def _show_places(session: Session, read: tuple[str, ...], skipped: dict[str, str]) -> None:
-    from joblens.app.wiring.paths import SYSTEM_CONFIG, user_config_path
+    from joblens.app.wiring.drivers import SYSTEM_CONFIG, user_config_path
 
     places = list(dict.fromkeys((SYSTEM_CONFIG, user_config_path(), *skipped, *read)))
     if session.json:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import run_argument
+from joblens.cli.options.common import run_argument, shared_options
 
 if TYPE_CHECKING:
     from joblens.app.runs.datasets import DatasetStanding
@@ -40,7 +39,7 @@ def list_(session: Session, ident: str, status: str | None) -> None:
             f"No dataset is {status}.\n" if status and datasets else "The workflow has no datasets.\n"
         )
         return
-    from joblens.views.runs.datasets import render_datasets
+    from joblens.views.runs.workflows import render_datasets
 
     session.write_lines(render_datasets(rows, width=session.table_width, paint=session.palette))
 
@@ -71,7 +70,7 @@ def _show(session: Session, ident: str, name: str) -> None:
     if session.json:
         session.write_json(row)
         return
-    from joblens.views.runs.datasets import render_dataset
+    from joblens.views.runs.workflows import render_dataset
 
     session.write_lines(render_dataset(row, session.palette))
 
@@ -117,7 +116,7 @@ def _tell(
     failed: "list[DatasetStanding]",
 ) -> None:
     from joblens.app.runs.datasets import dataset_form
-    from joblens.views.runs.datasets import render_datasets
+    from joblens.views.runs.workflows import render_datasets
 
     was_due = {one.name for one in chosen if one.is_due}
     rows = [dataset_form(one) for one in done if one.name in was_due]

@@ -3,8 +3,7 @@
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_run
+from joblens.cli.options.common import complete_run, shared_options
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record
 
@@ -20,14 +19,14 @@ def command(session: Session, before: str, after: str | None, shows_all: bool) -
     With one run: that run and the one before it; with one job: the job that it repeats, or the one of its
     name before it. Jobs of runs are matched by name; the largest changes come first. Of two jobs everything
     that is recorded is compared, and numbers by what earlier runs differ by."""
-    from joblens.app.reports.run_diffs import diff_runs, run_before
+    from joblens.app.reports.diffs import diff_runs, run_before
     from joblens.app.runs.lookup import find_job_or_run
 
     store = session.current_store
     one = find_job_or_run(store, before, session.note)
     if after is None:
         if isinstance(one, Record):
-            from joblens.app.reports.job_diffs import job_before
+            from joblens.app.reports.diffs import job_before
 
             _show_jobs(session, job_before(store, one), one, shows_all=shows_all)
             return
@@ -53,8 +52,8 @@ def command(session: Session, before: str, after: str | None, shows_all: bool) -
 
 
 def _show_jobs(session: Session, before: Record, after: Record, *, shows_all: bool) -> None:
-    from joblens.app.reports.job_diffs import diff_jobs
-    from joblens.views.jobs.job_diff import job_diff_form, render_job_diff
+    from joblens.app.reports.diffs import diff_jobs
+    from joblens.views.runs.diff import job_diff_form, render_job_diff
 
     found = diff_jobs(session.current_store, before, after)
     if session.json:

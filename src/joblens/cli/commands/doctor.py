@@ -10,7 +10,7 @@ from joblens.cli.options.common import shared_options
 
 if TYPE_CHECKING:
     from joblens.app.wiring.settings import LoadedSettings
-    from joblens.model.jobs.capability import Capability
+    from joblens.model.jobs.probe_choice import Capability
 
 
 @click.command("doctor")
@@ -25,7 +25,7 @@ def command(session: Session) -> None:
 
 def _accounting(capabilities: "list[Capability]") -> dict[str, dict[str, str]]:
     """Returns how single jobs and jobs in slots are measured. Empty: they cannot start."""
-    from joblens.model.jobs.capability import SLOTS, Way
+    from joblens.model.jobs.probe_choice import SLOTS, Way
 
     rows = [row for row in capabilities if row.area == "accounting"]
     by_groups = next((row.name for row in rows if row.applies and row.name != "process-tree"), "")

@@ -3,8 +3,7 @@
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_file
+from joblens.cli.options.common import complete_file, shared_options
 from joblens.cli.options.spec import param_option, params_of
 
 
@@ -18,8 +17,7 @@ def command(session: Session, file: str, params: tuple[str, ...]) -> None:
     The result is a workflow file itself (YAML; with --json JSON) that stands for the same jobs. In YAML its
     stages stand before it, as comments.
     """
-    from joblens.app.workflows.expanding import expanded_workflow
-    from joblens.app.workflows.loading import load_spec
+    from joblens.app.workflows.loader import expanded_workflow, load_spec
 
     values = params_of(params)
     loaded = load_spec(file, values, keeps_spec=True)
@@ -28,8 +26,8 @@ def command(session: Session, file: str, params: tuple[str, ...]) -> None:
     if session.json:
         session.write_json(document)
         return
-    from joblens.plan.workflows.stages import stages_of
-    from joblens.views.runs.stages import render_plan
+    from joblens.plan.workflows.graph import stages_of
+    from joblens.views.runs.plan import render_plan
     from joblens.views.text.yaml_text import yaml_lines
 
     for line in render_plan(plan, stages_of(plan), width=session.width - 2):

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_file_or_run
+from joblens.cli.options.common import complete_file_or_run, shared_options
 from joblens.cli.options.spec import load_file_or_run, param_option, params_of
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
-    from joblens.views.graph.drawing import Drawing
+    from joblens.views.graph.text import Drawing
 
 FORMATS = ("text", "svg", "mermaid", "json")
 _FILE_WIDTH = 120
@@ -36,7 +35,7 @@ def command(
     form = _format(session, output)
     drawing = _drawing(session, target, params_of(params), form, all_jobs=all_jobs)
     if form == "json" and output is None:
-        from joblens.views.graph.drawing import drawing_form
+        from joblens.views.graph.text import drawing_form
 
         session.write_json(drawing_form(drawing))
         return
@@ -54,8 +53,8 @@ def command(
 def _drawing(
     session: Session, target: str, params: dict[str, str], form: str, *, all_jobs: bool
 ) -> "Drawing":
-    from joblens.app.workflows.loading import grown_plan
-    from joblens.views.graph.drawing import Grouping, drawing_of, fitting_drawing
+    from joblens.app.workflows.loader import grown_plan
+    from joblens.views.graph.text import Grouping, drawing_of, fitting_drawing
 
     loaded, run = load_file_or_run(session, target, params, keeps_spec=True)
     states = None
@@ -100,7 +99,7 @@ def _rendered(session: Session, drawing: "Drawing", form: str, *, is_file: bool)
         case "json":
             from msgspec import json
 
-            from joblens.views.graph.drawing import drawing_form
+            from joblens.views.graph.text import drawing_form
 
             return json.encode(drawing_form(drawing)).decode() + "\n"
     from joblens.views.graph.text import render_graph

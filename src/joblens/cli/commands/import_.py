@@ -7,7 +7,7 @@ from msgspec import structs
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
-from joblens.cli.progress import ProgressBar
+from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import FormatError, InputError
 from joblens.views.text.numbers import counted
 

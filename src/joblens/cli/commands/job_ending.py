@@ -75,7 +75,7 @@ def write_report(record: Record, path: str) -> None:
     except OSError as error:
         if is_plain and os.path.lexists(target):
             os.unlink(target)
-        from joblens.app.wiring.owning import show
+        from joblens.app.wiring.agent_context import show
 
         show(f"the report was not written: {error}", "warning")
 

@@ -7,8 +7,7 @@ import click
 
 from joblens.cli.commands.other_names import GroupWithOtherNames
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_job_or_run
+from joblens.cli.options.common import complete_job_or_run, shared_options
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,9 +53,9 @@ def _by_ids(session: Session, idents: tuple[str, ...]) -> "tuple[Run, list[int]]
 
 
 def _by_names(session: Session, ident: str, words: tuple[str, ...]) -> "tuple[Run, list[int]]":
-    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.analysis.runs.status import run_label
     from joblens.app.runs.lookup import find_named_run
-    from joblens.app.workflows.loading import plan_of_run
+    from joblens.app.workflows.loader import plan_of_run
     from joblens.model.errors import PlanError
     from joblens.plan.workflows.selection import find_jobs
 
@@ -71,18 +70,18 @@ def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool,
     """Writes that they run again, and tells which."""
     from contextlib import nullcontext
 
-    from joblens.analysis.runs.workflow_rows import run_label
-    from joblens.app.driving.job_resets import (
+    from joblens.analysis.runs.status import run_label
+    from joblens.app.driving.recovery import (
         cancelled_jobs,
         hold_run,
         last_attempt,
         reset_jobs,
         with_dependants,
     )
-    from joblens.app.runs.refusals import refuse_command
+    from joblens.app.runs.control import refuse_command
     from joblens.app.runs.state import state_of_run
+    from joblens.app.wiring.agent_context import current_user
     from joblens.app.wiring.drivers import open_store_directly
-    from joblens.app.wiring.owning import current_user
     from joblens.model.runs.run import JobState
 
     refuse_command(run, session.store)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.arguments import count_from, job_argument
-from joblens.cli.options.common import shared_options
+from joblens.cli.options.common import count_from, job_argument, shared_options
 from joblens.model.errors import InputError
 from joblens.model.values.units import format_bytes
 

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.arguments import count_from
-from joblens.cli.options.cluster import ENGINE_OPTIONS_OF_RUNS, QUEUE_OPTIONS_OF_RUNS, engine_options
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.job import click_options
+from joblens.cli.options.common import click_options, count_from, shared_options
+from joblens.cli.options.request import ENGINE_OPTIONS_OF_RUNS, QUEUE_OPTIONS_OF_RUNS, engine_options
 from joblens.cli.options.run import check_offer, checked_probes, take_queue_options
 from joblens.model.errors import InputError, JoblensError
 
 if TYPE_CHECKING:
     from joblens.agent.runs.view import RunView
-    from joblens.app.workflows.loading import LoadedSpec
+    from joblens.app.workflows.loader import LoadedSpec
     from joblens.engine.schedule.capacity import RunCapacity
     from joblens.model.runs.plan import Plan
     from joblens.model.runs.run import Run
@@ -70,7 +68,7 @@ def command(
     values are quoted into it; several words are run as they are. The COMMAND '{}' runs the values themselves:
     joblens map '{}' :::: commands.txt"""
     from joblens.app.driving.checks import checked_run
-    from joblens.app.driving.mapping import (
+    from joblens.app.driving.sweep import (
         EachJob,
         create_map,
         lines_of_file,
@@ -82,7 +80,7 @@ def command(
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.queue.notifiers import with_broker
     from joblens.model.runs.run import RunOptions
-    from joblens.plan.commands.map_lines import mapped_jobs, refuse_misplaced, split_words
+    from joblens.plan.commands.command_lines import mapped_jobs, refuse_misplaced, split_words
 
     refuse_misplaced(words, _long_options())
     check_offer({"cpus": cpus, "memory": memory, "time": None, "output_dir": output_dir})
@@ -133,11 +131,11 @@ def _long_options() -> frozenset[str]:
 
 def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: bool, quiet: bool) -> int:
     from joblens.agent.runs.view import NoView
-    from joblens.analysis.runs.workflow_rows import run_label
-    from joblens.app.driving.driving import drive
-    from joblens.app.driving.endings import ending_document
-    from joblens.app.driving.mapping import MapView
-    from joblens.app.wiring.owning import OwnLog
+    from joblens.analysis.runs.status import run_label
+    from joblens.app.driving.driver import drive
+    from joblens.app.driving.summary import ending_document
+    from joblens.app.driving.sweep import MapView
+    from joblens.app.wiring.agent_context import OwnLog
     from joblens.cli.commands.run_spec import exit_code_of
     from joblens.model.runs.run import JobState
 

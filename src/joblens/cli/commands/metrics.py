@@ -6,8 +6,7 @@ from typing import Any
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.arguments import job_argument
-from joblens.cli.options.common import shared_options
+from joblens.cli.options.common import job_argument, shared_options
 from joblens.model.errors import InputError
 from joblens.model.jobs.details import GpuFacts
 from joblens.model.jobs.job import Record
@@ -57,7 +56,7 @@ def command(
 
 def _write_table(session: Session, stream: Iterable[tuple[Sample, bool]], record: Record) -> int:
     """-> how many were shown; those that are not wanted are what the first rates are measured from."""
-    from joblens.views.jobs.sample_table import SampleTable
+    from joblens.views.jobs.metrics import SampleTable
 
     has_gpu = bool(session.store.details(record.job.uuid).gpus)
     table = SampleTable(session.palette, interval_s=record.job.interval_s, has_gpu=has_gpu)

@@ -22,7 +22,7 @@ def command(session: Session, name: str | None, paths: tuple[str, ...]) -> None:
 
     Operators of installed packages are found by themselves, those of your own files by --path.
     """
-    from joblens.app.recipes.operators import describe_operator, list_operators
+    from joblens.app.recipes.loader import describe_operator, list_operators
     from joblens.views.recipes.operators import render_operator, render_operators
 
     if name is not None:

@@ -3,8 +3,7 @@
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_file_or_run
+from joblens.cli.options.common import complete_file_or_run, shared_options
 from joblens.cli.options.spec import load_file_or_run, param_option, params_of
 
 
@@ -22,7 +21,7 @@ def command(session: Session, target: str, params: tuple[str, ...]) -> None:
 
 def show_plan(session: Session, target: str, params: tuple[str, ...] = ()) -> None:
     from joblens.app.driving.dry_runs import stages_document
-    from joblens.plan.workflows.stages import stages_of
+    from joblens.plan.workflows.graph import stages_of
 
     loaded, _ = load_file_or_run(session, target, params_of(params))
     plan = loaded.plan
@@ -31,6 +30,6 @@ def show_plan(session: Session, target: str, params: tuple[str, ...] = ()) -> No
         document = {"workflow_name": plan.name, "jobs": len(plan.jobs)}
         session.write_json({**document, "stages": stages_document(plan, stages)})
         return
-    from joblens.views.runs.stages import render_plan
+    from joblens.views.runs.plan import render_plan
 
     session.write_lines(render_plan(plan, stages, width=session.width, paint=session.palette))

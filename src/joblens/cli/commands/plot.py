@@ -7,9 +7,8 @@ import click
 from msgspec import structs
 
 from joblens.cli.context import Globals, Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_file_or_run
-from joblens.cli.progress import ProgressBar
+from joblens.cli.options.common import complete_file_or_run, shared_options
+from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import InputError
 from joblens.views.text.numbers import counted
 
@@ -91,7 +90,7 @@ def command(
     Takes runs (3, 3.2, a workflow's name), jobs (by id or name), and time-series files (.db) that joblens or
     Torc wrote. A number that is both a workflow's and a job's is written workflow:3 or job:3."""
     from joblens.app.reports.plot_sources import sources_named
-    from joblens.app.reports.plotting import PlotChoice, plot_sources
+    from joblens.app.reports.plots import PlotChoice, plot_sources
 
     choice = PlotChoice(prefix=prefix, formats=formats, job_ids=job_ids, all_jobs=all_jobs)
     if not prefix:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.arguments import count_from
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_file
+from joblens.cli.options.common import complete_file, count_from, shared_options
 
 if TYPE_CHECKING:
-    from joblens.app.recipes.processing import PlannedRecipe
-    from joblens.app.recipes.running import EndedRecipe
+    from joblens.app.recipes.execution import EndedRecipe
+    from joblens.app.recipes.process import PlannedRecipe
 
 
 @click.command()
@@ -45,8 +43,8 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
     It is 1 when the job failed, some partitions are missing or --max-rejects was exceeded, 2 when the recipe
     cannot be used, 128 and the signal when one ended it (Ctrl-C: 130). Use --resume alone to continue an
     unfinished job."""
-    from joblens.app.recipes.processing import Wishes, exit_code_of, plan_recipe
-    from joblens.data.base.quick_start import import_arrow
+    from joblens.app.recipes.process import Wishes, exit_code_of, plan_recipe
+    from joblens.data.base.process_setup import import_arrow
 
     with suppress(ImportError):  # whoever needs it says what is missing
         import_arrow()
@@ -65,8 +63,8 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
 
 
 def _carry_out(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "EndedRecipe":
-    from joblens.app.recipes.processing import carry_out
-    from joblens.app.recipes.views import recipe_view
+    from joblens.app.recipes.execution import recipe_view
+    from joblens.app.recipes.process import carry_out
 
     session.own_jobs()
     if quiet:
@@ -85,7 +83,7 @@ def _carry_out(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "E
 
 
 def _show_plan(session: Session, planned: "PlannedRecipe") -> None:
-    from joblens.views.recipes.plan import plan_document, render_recipe_plan
+    from joblens.views.recipes.process import plan_document, render_recipe_plan
 
     job, kinds = planned.job, planned.checked.kinds
     if session.json:
@@ -107,10 +105,10 @@ def _show_plan(session: Session, planned: "PlannedRecipe") -> None:
 
 
 def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
-    from joblens.analysis.recipes.operators import operator_table
-    from joblens.app.recipes.processing import why_not
+    from joblens.analysis.recipes.usage import operator_table
+    from joblens.app.recipes.process import why_not
     from joblens.model.recipes.snapshot import ProcessingStatus
-    from joblens.views.recipes.ending import end_document, rejects_warning, render_recipe_end
+    from joblens.views.recipes.process import end_document, rejects_warning, render_recipe_end
 
     plan, record, snapshot = ended.plan, ended.record, ended.snapshot
     table = operator_table(snapshot, plan, 0)

@@ -1,27 +1,103 @@
-"""`joblens recover`: more memory or time for jobs of a run that ran out of it, and the rest of the run."""
+"""`joblens recover`: more memory or time for failed jobs of a run, chosen by options or in a dialog."""
 
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.analysis.findings.failure_causes import Cause
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.job import click_options
+from joblens.cli.options.common import click_options, run_argument, shared_options
 from joblens.cli.options.run import DRIVE_OPTIONS
-from joblens.cli.options.run_arguments import run_argument
+from joblens.engine.life.recovery_plan import MOST_MULTIPLIED, Failure, RecoveryChoice
+from joblens.model.errors import InputError
+from joblens.views.text.numbers import counted
 
 if TYPE_CHECKING:
-    from joblens.agent.runtime.locks import RunLock
-    from joblens.app.driving.driving import Driven
-    from joblens.app.driving.failure_recovery import RunFailures
-    from joblens.app.workflows.loading import LoadedSpec
-    from joblens.engine.life.recovery_plan import Failure, JobRecovery, RecoveryChoice
+    from joblens.agent.runtime.ownership import RunLock
+    from joblens.app.driving.driver import Driven
+    from joblens.app.driving.recovery import RunFailures
+    from joblens.app.workflows.loader import LoadedSpec
+    from joblens.engine.life.recovery_plan import JobRecovery
     from joblens.model.runs.plan import Plan
     from joblens.model.runs.run import Run
+
+
+Ask = Callable[[str], str]  # shows the question, returns the line that was typed; raises EOFError at its end
+Say = Callable[[str], None]
+_RETRY, _ADJUST, _SKIP = "r", "a", "s"
+
+
+def multiplier_of(option: str, text: str) -> float:
+    """Raises InputError for what is no number from 1 to 1000."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not 1.0 <= number <= MOST_MULTIPLIED:
+        raise InputError(f"{option} {text}: expected a number from 1 to {MOST_MULTIPLIED:g}")
+    return number
+
+
+def ask_for_choice(failures: Sequence[Failure], usual: RecoveryChoice, ask: Ask, say: Say) -> RecoveryChoice:
+    """One question for each cause that there is. An empty line takes what is offered first."""
+    counts = Counter(one.diagnosis.cause for one in failures)
+    choice = usual
+    if counts[Cause.OUT_OF_MEMORY]:
+        title = f"Out of memory ({counted(counts[Cause.OUT_OF_MEMORY], 'job')})"
+        multiplier = _multiplier(title, "memory", usual.memory_multiplier or 1.0, ask, say)
+        choice = replace(choice, memory_multiplier=multiplier)
+    if counts[Cause.TIMEOUT]:
+        title = f"Timed out ({counted(counts[Cause.TIMEOUT], 'job')})"
+        multiplier = _multiplier(title, "runtime", usual.runtime_multiplier or 1.0, ask, say)
+        choice = replace(choice, runtime_multiplier=multiplier)
+    if counts[Cause.UNKNOWN]:
+        title = f"Unknown cause ({counted(counts[Cause.UNKNOWN], 'job')})"
+        first, second = (_RETRY, _SKIP) if usual.retry_unknown else (_SKIP, _RETRY)
+        options = {_RETRY: "[r]etry as they are", _SKIP: "[s]kip"}
+        answer = _one_of(
+            f"{title}: {options[first]} / {options[second]} [{first}]: ", (first, second), ask, say
+        )
+        choice = replace(choice, retry_unknown=answer == _RETRY)
+    return choice
+
+
+def _multiplier(title: str, what: str, usual: float, ask: Ask, say: Say) -> float | None:
+    question = f"{title}: [r]etry with {usual:g}x {what} / [a]djust the multiplier / [s]kip [r]: "
+    answer = _one_of(question, (_RETRY, _ADJUST, _SKIP), ask, say)
+    if answer == _SKIP:
+        return None
+    if answer == _RETRY:
+        return usual
+    while True:
+        text = ask(f"  Multiplier of {what} [{usual:g}]: ").strip()
+        if not text:
+            return usual
+        try:
+            return multiplier_of("the multiplier", text)
+        except InputError as error:
+            say(f"  {error}")
+
+
+def _one_of(question: str, letters: tuple[str, ...], ask: Ask, say: Say) -> str:
+    """By its first letter."""
+    while True:
+        answer = ask(question).strip().lower()
+        if not answer:
+            return letters[0]
+        if answer[0] in letters:
+            return answer[0]
+        say(f"  Type one of {', '.join(letters)}, or Enter for {letters[0]}.")
+
+
+def confirm(question: str, ask: Ask) -> bool:
+    """Only a yes counts."""
+    return ask(f"{question} (y/N): ").strip().lower() in ("y", "yes")
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,7 +122,7 @@ class Prepared(Struct, frozen=True):
         return any(one.is_retried for one in self.jobs) or bool(self.to_run)
 
     def document(self, *, is_dry_run: bool = False) -> dict[str, Any]:
-        from joblens.app.driving.failure_recovery import recovery_document
+        from joblens.app.driving.recovery import recovery_document
 
         return recovery_document(self.run, self.found, self.jobs, self.to_run, is_dry_run=is_dry_run)
 
@@ -80,8 +156,7 @@ def recovery_options(function: F) -> F:
 
 def request_from(given: dict[str, Any]) -> RecoveryRequest:
     """Raises InputError."""
-    from joblens.app.driving.failure_recovery import parse_hook
-    from joblens.cli.commands.recovery_wizard import multiplier_of
+    from joblens.app.driving.recovery import parse_hook
     from joblens.engine.life.recovery_plan import RecoveryChoice
 
     hook = given["recovery_hook"]
@@ -106,10 +181,9 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
 
     On a terminal it asks what to do about each cause. The exit code is that of run FILE; 1 also where nothing
     can be recovered."""
-    from joblens.app.driving.job_resets import hold_run
+    from joblens.app.driving.recovery import hold_run
+    from joblens.app.runs.control import refuse_command
     from joblens.app.runs.lookup import find_named_run
-    from joblens.app.runs.refusals import refuse_command
-    from joblens.cli.commands.recovery_wizard import confirm
     from joblens.cli.commands.run_spec import exit_code_of
     from joblens.model.runs.run import RunStatus
 
@@ -156,9 +230,9 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
 
 def _hint_at_rightsize(session: Session, prepared: Prepared, driven: "Driven") -> None:
     """The file still has the requests of before. Where jobs ran out again the end of the run says it."""
-    from joblens.analysis.runs.workflow_rows import run_label
-    from joblens.app.driving.endings import ending_of
-    from joblens.app.workflows.sources import source_of
+    from joblens.analysis.runs.status import run_label
+    from joblens.app.driving.summary import ending_of
+    from joblens.app.workflows.loader import source_of
     from joblens.engine.life.recovery_plan import requests_of
 
     if not requests_of(prepared.jobs) or not source_of(session.store, prepared.run):
@@ -176,7 +250,7 @@ def decide(
 ) -> Prepared:
     """Diagnoses, and fits requests to what the run's engine has. Writes nothing."""
     from joblens.app.driving.checks import RunRequest, checked_run
-    from joblens.app.driving.failure_recovery import failures_of, fit_to_engine, jobs_to_run
+    from joblens.app.driving.recovery import failures_of, fit_to_engine, jobs_to_run
     from joblens.engine.life.recovery_plan import plan_recovery
 
     found = failures_of(session.store, run)
@@ -199,8 +273,8 @@ def decide(
 
 def resumable(session: Session, run: "Run") -> "tuple[Run, LoadedSpec]":
     """As it was written, with its secrets and with jobs that were added."""
-    from joblens.app.runs.kept_specs import hide_secrets, whole_run
-    from joblens.app.workflows.loading import grown_plan, loaded_run
+    from joblens.app.runs.specs import hide_secrets, whole_run
+    from joblens.app.workflows.loader import grown_plan, loaded_run
 
     whole = whole_run(run, session.store, session.settings)
     loaded = loaded_run(whole)
@@ -211,10 +285,9 @@ def resumable(session: Session, run: "Run") -> "tuple[Run, LoadedSpec]":
 def carry_out(session: Session, prepared: Prepared, request: RecoveryRequest) -> "Run":
     """Runs the hook, then writes what was decided. Raises RecoveryRefused. -> the run, ready to be resumed"""
     from joblens.analysis.findings.failure_causes import Cause
-    from joblens.app.driving.failure_recovery import run_hook
-    from joblens.app.driving.job_resets import reset_jobs
+    from joblens.app.driving.recovery import reset_jobs, run_hook
+    from joblens.app.wiring.agent_context import current_user
     from joblens.app.wiring.drivers import open_store_directly
-    from joblens.app.wiring.owning import current_user
     from joblens.engine.life.recovery_plan import requests_of
 
     run = prepared.run
@@ -262,10 +335,10 @@ def show(session: Session, prepared: Prepared) -> None:
 
 
 def _say_nothing_failed(session: Session, run: "Run", *, is_dry_run: bool) -> None:
-    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.analysis.runs.status import run_label
 
     if session.json:
-        from joblens.app.driving.failure_recovery import failures_of
+        from joblens.app.driving.recovery import failures_of
 
         nothing = Prepared(run, failures_of(session.store, run), (), ())
         session.write_json(nothing.document(is_dry_run=is_dry_run))
@@ -275,8 +348,8 @@ def _say_nothing_failed(session: Session, run: "Run", *, is_dry_run: bool) -> No
 
 def say_nothing_can_be_done(session: Session, prepared: Prepared) -> None:
     from joblens.analysis.findings.failure_causes import Cause
-    from joblens.analysis.runs.workflow_rows import run_label
-    from joblens.app.runs.actions import failed_actions
+    from joblens.analysis.runs.status import run_label
+    from joblens.app.runs.state import failed_actions
     from joblens.views.text.numbers import counted
 
     unknown = sum(one.failure.diagnosis.cause is Cause.UNKNOWN for one in prepared.jobs)
@@ -291,7 +364,6 @@ def say_nothing_can_be_done(session: Session, prepared: Prepared) -> None:
 
 
 def _wizard(session: Session) -> "Callable[[tuple[Failure, ...], RecoveryChoice], RecoveryChoice]":
-    from joblens.cli.commands.recovery_wizard import ask_for_choice
     from joblens.engine.life.recovery_plan import plan_recovery
     from joblens.views.runs.recovery import render_failures
 

@@ -4,8 +4,7 @@ import click
 
 from joblens.cli.commands.other_names import GroupWithOtherNames
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_run, run_number_option
+from joblens.cli.options.common import complete_run, run_number_option, shared_options
 
 
 @click.group("reports", cls=GroupWithOtherNames)
@@ -21,9 +20,9 @@ def summary(session: Session, ident: str | None, run_number: int | None) -> None
     """One run: jobs by state, times, CPU time and memory of all, the longest and the largest job.
 
     Without RUN, the newest run of all."""
-    from joblens.analysis.runs.summary import summary_form
+    from joblens.analysis.runs.table import summary_form
     from joblens.app.runs.lookup import find_named_run, newest_run
-    from joblens.app.runs.summary import summary_of
+    from joblens.app.runs.tables import summary_of
 
     store = session.current_store
     run = newest_run(store) if ident is None else find_named_run(store, ident, session.note, run_number)
@@ -31,6 +30,6 @@ def summary(session: Session, ident: str | None, run_number: int | None) -> None
     if session.json:
         session.write_json(summary_form(found))
         return
-    from joblens.views.runs.summary import render_summary
+    from joblens.views.runs.results import render_summary
 
     session.write_lines(render_summary(found))

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_run, run_number_option
+from joblens.cli.options.common import complete_run, run_number_option, shared_options
 from joblens.model.runs.run import JobState
 
 if TYPE_CHECKING:
@@ -99,10 +98,10 @@ def _run_meant(session: Session, store: "Store", words: tuple[str, ...], run_num
 
 
 def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:
+    from joblens.analysis.runs.status import run_label
     from joblens.analysis.runs.table import row_form
-    from joblens.analysis.runs.workflow_rows import run_label
-    from joblens.app.runs.actions import actions_form, failed_actions
     from joblens.app.runs.datasets import failed_datasets, failed_form
+    from joblens.app.runs.state import actions_form, failed_actions
 
     session.write_json(
         {
@@ -119,9 +118,9 @@ def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:
 
 
 def _write_beside(session: Session, run: "Run") -> None:
-    from joblens.app.runs.actions import failed_actions
     from joblens.app.runs.datasets import failed_datasets
-    from joblens.views.runs.ending import render_actions, render_failed_datasets
+    from joblens.app.runs.state import failed_actions
+    from joblens.views.runs.results import render_actions, render_failed_datasets
 
     actions = failed_actions(session.current_store, run.uuid)
     if actions:

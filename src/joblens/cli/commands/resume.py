@@ -6,9 +6,8 @@ import click
 from msgspec.structs import replace
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
+from joblens.cli.options.common import run_argument, shared_options
 from joblens.cli.options.run import offer_options, take_queue_options, tell_of_broker, with_offer
-from joblens.cli.options.run_arguments import run_argument
 
 
 @click.command()
@@ -20,12 +19,12 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     run.
 
     The exit code is that of run FILE: 0 when all jobs have succeeded, 1 when some have not."""
-    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.analysis.runs.status import run_label
     from joblens.app.driving.checks import RunRequest, check_request
-    from joblens.app.runs.kept_specs import hide_secrets, whole_run
+    from joblens.app.runs.control import refuse_command, refuse_driven
     from joblens.app.runs.lookup import find_named_run
-    from joblens.app.runs.refusals import refuse_command, refuse_driven
-    from joblens.app.workflows.loading import grown_plan, loaded_run
+    from joblens.app.runs.specs import hide_secrets, whole_run
+    from joblens.app.workflows.loader import grown_plan, loaded_run
     from joblens.cli.commands.run_spec import detach, drive_in_front, show_dry_run
     from joblens.model.runs.run import RunStatus
 

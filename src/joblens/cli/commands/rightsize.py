@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.arguments import count_from
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_run
+from joblens.cli.options.common import complete_run, count_from, shared_options
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
-    from joblens.analysis.sizing.allocation import Strategy
+    from joblens.analysis.sizing.observations import Strategy
     from joblens.app.reports.rightsize_files import EditedSpec, SpecFile
     from joblens.app.reports.rightsizing import Sizing
 
@@ -65,7 +63,7 @@ def command(
 
     Memory is 10 to 20 % above the peak, runtime 15 to 30 % above the longest, CPUs the next whole one; more
     after a job ran out of memory or time."""
-    from joblens.analysis.sizing.allocation import Strategy
+    from joblens.analysis.sizing.observations import Strategy
     from joblens.app.reports.rightsize_files import edited, open_spec, replace_file
     from joblens.app.reports.rightsizing import size_workflow
     from joblens.app.runs.lookup import find_named_run
@@ -116,8 +114,8 @@ def command(
 
 
 def _size_jobs(session: Session, names: tuple[str, ...], strategy: "Strategy") -> None:
-    from joblens.analysis.slurm.advice import is_rounded_for_sbatch, sbatch_options
-    from joblens.app.jobs.sizing import size_jobs
+    from joblens.analysis.slurm.efficiency import is_rounded_for_sbatch, sbatch_options
+    from joblens.app.reports.rightsizing import size_jobs
     from joblens.views.runs.rightsize import group_form, render_group
     from joblens.views.text.numbers import counted
 

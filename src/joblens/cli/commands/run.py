@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from joblens.cli.context import Globals, Session, with_given
-from joblens.cli.options.job_request import request_from
+from joblens.cli.options.request import request_from
 from joblens.model.errors import InputError
 
 
@@ -33,8 +33,8 @@ def run(session: Session, given: dict[str, Any]) -> None:
 def _run_here(session: Session, given: dict[str, Any]) -> None:
     from msgspec.structs import replace
 
+    from joblens.app.jobs.foreground import run_in_foreground
     from joblens.app.jobs.preparation import prepare
-    from joblens.app.jobs.running import run_in_foreground
     from joblens.cli.commands.run_on_engine import check_options
 
     check_options("local", given)

@@ -6,9 +6,8 @@ import click
 
 from joblens.cli.commands.run import run
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.job import click_options, job_options
-from joblens.cli.options.spec_command import SpecCommand, with_spec
+from joblens.cli.options.common import click_options, job_options, shared_options
+from joblens.cli.options.spec import SpecCommand, with_spec
 from joblens.cli.options.table import RUN_OPTIONS, SPEC_OPTIONS
 
 

@@ -7,9 +7,8 @@ import click
 from msgspec.structs import replace
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
+from joblens.cli.options.common import complete_run, shared_options
 from joblens.cli.options.run import offer_options, take_queue_options, tell_of_broker, with_offer
-from joblens.cli.options.run_arguments import complete_run
 
 
 @click.command("run-jobs")
@@ -19,9 +18,9 @@ from joblens.cli.options.run_arguments import complete_run
 def command(session: Session, /, ident: str, **given: Any) -> None:
     """Run all jobs of WORKFLOW, a number or a name, in a new run. workflows create-from-spec makes one."""
     from joblens.app.driving.checks import RunRequest, check_request
-    from joblens.app.runs.kept_specs import hide_secrets, whole_run
-    from joblens.app.runs.refusals import refuse_command
-    from joblens.app.workflows.loading import loaded_run
+    from joblens.app.runs.control import refuse_command
+    from joblens.app.runs.specs import hide_secrets, whole_run
+    from joblens.app.workflows.loader import loaded_run
     from joblens.cli.commands.run_spec import detach, drive_in_front, show_dry_run, start
     from joblens.model.errors import UnknownRun
     from joblens.model.runs.run import RunStatus

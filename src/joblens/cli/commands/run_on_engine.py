@@ -9,7 +9,7 @@ from joblens.model.errors import InputError, JoblensError
 
 if TYPE_CHECKING:
     from joblens.app.jobs.logs import OutputFollower
-    from joblens.app.queue.queueing import QueueRequest
+    from joblens.app.queue.submission import QueueRequest
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import RunOptions
 
@@ -20,8 +20,7 @@ _CANCEL_PATIENCE_S = 60.0
 
 def check_options(engine: str, given: dict[str, Any]) -> None:
     """Raises InputError for options that mean nothing for one command, or nothing on that engine."""
-    from joblens.cli.options.cluster import CELERY, CLUSTERS, LOCAL, check_engine_options
-    from joblens.cli.options.job_request import refuse_spec_options
+    from joblens.cli.options.request import CELERY, CLUSTERS, LOCAL, check_engine_options, refuse_spec_options
     from joblens.cli.options.table import SLURM_OPTIONS
 
     refuse_spec_options(given)
@@ -49,7 +48,7 @@ def check_options(engine: str, given: dict[str, Any]) -> None:
 
 
 def run_options(given: dict[str, Any]) -> "RunOptions":
-    from joblens.cli.options.cluster import engine_options
+    from joblens.cli.options.request import engine_options
     from joblens.model.runs.run import RunOptions
 
     options = {**given, "nodes": None}  # of one command they are its own: see `with_nodes`
@@ -81,10 +80,9 @@ def _current_dir() -> str:
 def run_on_engine(session: Session, given: dict[str, Any]) -> None:
     """Passes on what the job prints as it comes; ends with the job's exit code."""
     from joblens.app.jobs.logs import OutputFollower
-    from joblens.app.queue.queueing import QueueRequest
+    from joblens.app.queue.submission import QueueRequest
     from joblens.cli.commands.job_ending import check_report, print_summary, write_document, write_report
-    from joblens.cli.options.cluster import CELERY
-    from joblens.cli.options.job_request import request_from
+    from joblens.cli.options.request import CELERY, request_from
     from joblens.cli.options.run import only_label
 
     if given["quiet"] and given["verbose"]:
@@ -132,7 +130,7 @@ def _run_on_cluster(
     session: Session, given: dict[str, Any], asked: "QueueRequest", output: "OutputFollower"
 ) -> "tuple[Record, int | None]":
     from joblens.app.driving.command_runs import create_command_run, drive_command
-    from joblens.app.driving.notice import notify_run, record_of_command
+    from joblens.app.driving.summary import notify_run, record_of_command
 
     settings, config = session.settings, session.options.config
     run, _ = create_command_run(asked, run_options(given), settings, config, session.warn)
@@ -155,7 +153,7 @@ def _run_on_queue(
     import signal
 
     from joblens.app.jobs.queries import records_until_final, wait_for_end
-    from joblens.app.queue.queueing import cancel_queued, enqueue
+    from joblens.app.queue.submission import cancel_queued, enqueue
 
     (record,) = enqueue([asked], session.settings, session.options.config, session.warn)
     before = signal.signal(signal.SIGTERM, _raise_terminated)

@@ -11,11 +11,11 @@ from joblens.model.errors import InputError, JoblensError
 
 if TYPE_CHECKING:
     from joblens.agent.runs.view import RunView
-    from joblens.agent.runtime.locks import RunLock
+    from joblens.agent.runtime.ownership import RunLock
     from joblens.app.driving.checks import RunRequest
-    from joblens.app.driving.driving import Driven
+    from joblens.app.driving.driver import Driven
     from joblens.app.runs.reruns import RerunSelection
-    from joblens.app.workflows.loading import LoadedSpec
+    from joblens.app.workflows.loader import LoadedSpec
     from joblens.engine.schedule.capacity import RunCapacity
     from joblens.model.runs.plan import Plan
     from joblens.model.runs.run import Run, RunOptions, Workflow
@@ -45,7 +45,7 @@ def run_spec(session: Session, given: dict[str, Any]) -> None:
     """Ends with 0 when every job succeeded, 1 when some did not, 130 after an interrupt."""
     from joblens.app.driving.checks import RunRequest
     from joblens.app.queue.notifiers import with_broker
-    from joblens.app.runs.kept_specs import hide_secrets
+    from joblens.app.runs.specs import hide_secrets
 
     _refuse_command_options(given)
     options = with_broker(options_from(given), session.settings)
@@ -101,8 +101,8 @@ def _is_given(value: Any, row: OptionRow) -> bool:
 def options_from(given: dict[str, Any]) -> "RunOptions":
     from joblens.app.jobs.preparation import parse_params
     from joblens.app.jobs.requests import memory_of, seconds_of
-    from joblens.app.wiring.machine_capacity import parse_gpus
-    from joblens.cli.options.cluster import engine_options
+    from joblens.app.wiring.machine import parse_gpus
+    from joblens.cli.options.request import engine_options
     from joblens.cli.options.run import check_offer, checked_labels, checked_probes, recorded_notify
     from joblens.model.runs.run import RunOptions
 
@@ -131,14 +131,14 @@ def options_from(given: dict[str, Any]) -> "RunOptions":
 
 def _load(given: dict[str, Any]) -> "LoadedSpec":
     from joblens.app.jobs.preparation import parse_params
-    from joblens.app.workflows.loading import load_spec
+    from joblens.app.workflows.loader import load_spec
 
     return load_spec(given["spec"], parse_params(given["params"]))
 
 
 def _warn(session: Session, loaded: "LoadedSpec", options: "RunOptions", *, quiet: bool) -> tuple[str, ...]:
     """Prints the warnings and returns them, for the document of --json."""
-    from joblens.app.workflows.script_places import misplaced_scripts
+    from joblens.app.workflows.validation import misplaced_scripts
 
     warnings = (
         *loaded.warnings_for(options.engine),
@@ -208,7 +208,7 @@ def detach(
 
 
 def _say_detached(session: Session, run: "Run", warnings: tuple[str, ...], also: dict[str, Any]) -> None:
-    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.analysis.runs.status import run_label
 
     if session.json:
         ids = {"workflow_id": run.workflow_number, "run_id": run.number, "run_uuid": run.uuid}
@@ -249,8 +249,8 @@ def drive_to_end(
 ) -> "Driven":
     """The same, and returns how it ended. `lock`: of this run, taken already. `also`: more for the document
     of --json."""
-    from joblens.app.driving.driving import drive
-    from joblens.app.wiring.owning import OwnLog
+    from joblens.app.driving.driver import drive
+    from joblens.app.wiring.agent_context import OwnLog
 
     session.own_jobs()
     driven = drive(
@@ -265,7 +265,7 @@ def drive_to_end(
     try:
         show_end(session, driven, quiet=quiet, warnings=warnings, also=also)
         if notify:
-            from joblens.app.driving.notice import notify_run
+            from joblens.app.driving.summary import notify_run
 
             notify_run(session.store, driven, notify, session.warn)
     except JoblensError as error:  # the store is gone; how the run ended stands
@@ -299,13 +299,13 @@ def show_end(
     warnings: tuple[str, ...] = (),
     also: dict[str, Any] | None = None,
 ) -> None:
-    from joblens.app.driving.endings import ending_document, ending_of
+    from joblens.app.driving.summary import ending_document, ending_of
 
     if session.json:
         document = ending_document(session.store, driven)
         session.write_json({**document, "warnings": list(warnings), **(also or {})})
     elif not quiet:
-        from joblens.views.runs.ending import render_ending
+        from joblens.views.runs.results import render_ending
 
         ending = ending_of(session.store, driven)
         session.write_lines(render_ending(ending, width=session.width, paint=session.palette))
@@ -334,7 +334,7 @@ def show_dry_run(
     if session.json:
         session.write_json({**dry_run_document(planned), "warnings": messages})
         return
-    from joblens.views.runs.dry_run import render_dry_run
+    from joblens.views.runs.plan import render_dry_run
 
     width = session.width if session.is_terminal else 1 << 20
     session.write_lines(render_dry_run(planned, width=width, paint=session.palette))

@@ -3,8 +3,7 @@
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.arguments import job_argument
-from joblens.cli.options.common import shared_options
+from joblens.cli.options.common import job_argument, shared_options
 
 
 @click.command("show")
@@ -26,22 +25,22 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
     ID is the UUID or the start of it, the job's number, or the id you gave it; a job's
     name stands for its newest."""
     from joblens.app.jobs.queries import find, samples
-    from joblens.app.queue.waiting_places import place_of_waiting
-    from joblens.app.runs.jobs import raised_before
+    from joblens.app.queue.task_results import place_of_waiting
+    from joblens.app.runs.state import raised_before
 
     store = session.current_store
     record = find(store, ident, session.note)
     details = store.details(record.job.uuid)
     if asked["memory"]:
-        from joblens.app.jobs.memory_look import look_now
+        from joblens.app.jobs.live import look_now
 
         details = details.updated(look_now(store, record))
     if details.operators is None and record.job.tool == "recipe":
-        from joblens.app.recipes.details import operators_from_folder
+        from joblens.app.recipes.snapshots import operators_from_folder
 
         details = details.updated(operators_from_folder(record))
     if record.attempt is not None and record.attempt.placement is not None:
-        from joblens.app.clusters.accounts import look_account
+        from joblens.app.reports.seff import look_account
 
         details = look_account(store, record, details)
     digest = "" if record.attempt is None else record.attempt.provenance
@@ -100,6 +99,6 @@ def job_details(session: Session, ident: str) -> None:
 
         session.write_json(to_history_record(record))
         return
-    from joblens.views.jobs.details import render_job_details
+    from joblens.views.jobs.history import render_job_details
 
     session.write_lines(render_job_details(record))

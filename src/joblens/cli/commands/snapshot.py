@@ -91,7 +91,7 @@ def _write_pieces(live: "LiveSnapshot", snapshot: "JobSnapshot") -> None:
 
 
 def _stream(session: Session, live: "LiveSnapshot", interval_s: float, *, is_for_people: bool) -> None:
-    from joblens.views.recipes.live import progress_line
+    from joblens.views.recipes.snapshot import progress_line
 
     before = ""
     while True:
@@ -110,7 +110,7 @@ def _stream(session: Session, live: "LiveSnapshot", interval_s: float, *, is_for
 
 
 def _draw(session: Session, live: "LiveSnapshot", interval_s: float) -> None:
-    from joblens.cli.screen import Screen
+    from joblens.cli.terminal import Screen
     from joblens.views.recipes.snapshot import render_snapshot
 
     snapshot = live.refresh()

@@ -7,14 +7,13 @@ import click
 import msgspec
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_run
+from joblens.cli.options.common import complete_run, shared_options
 from joblens.model.errors import BatchRefused, InputError
 from joblens.model.values.json_text import decode_json
 
 if TYPE_CHECKING:
-    from joblens.app.runs.spawning import LineageState
-    from joblens.spec.workflows.spawn_file import SpawnReading
+    from joblens.app.runs.spawn import LineageState
+    from joblens.spec.workflows.file import SpawnReading
 
 _MOST_BYTES = 16 << 20
 
@@ -64,8 +63,8 @@ def command(
 def _spawn(session: Session, file: str | None, lineage: str | None, state: str | None) -> None:
     import os
 
-    from joblens.app.runs.spawning import Caller, spawn_in_run
-    from joblens.spec.workflows.spawn_file import SpawnReading
+    from joblens.app.runs.spawn import Caller, spawn_in_run
+    from joblens.spec.workflows.file import SpawnReading
 
     caller = Caller.of(os.environ)
     given = _given_state(state) if state is not None else None
@@ -106,9 +105,9 @@ _TEXTS: dict[str, tuple[str, str]] = {}  # of the file that was read: its text a
 
 
 def _read(file: str) -> "SpawnReading":
-    from joblens.app.workflows.loading import read_text_of, spec_error
+    from joblens.app.workflows.loader import read_text_of, spec_error
     from joblens.spec.formats.documents import read_document
-    from joblens.spec.workflows.spawn_file import placed, read_spawn
+    from joblens.spec.workflows.file import placed, read_spawn
 
     hint = "a batch has jobs: {jobs: [{name: a, command: b}]}"
     text = sys.stdin.read(_MOST_BYTES + 1) if file == "-" else read_text_of(file, kind="batch", hint=hint)
@@ -147,7 +146,7 @@ def _located_errors(file: str | None, call: Any) -> Any:
     except BatchRefused as refused:
         if file not in _TEXTS:
             raise
-        from joblens.app.workflows.loading import mark_of, spec_error
+        from joblens.app.workflows.loader import mark_of, spec_error
         from joblens.spec.formats.documents import read_document
 
         document = read_document(*_TEXTS[file])
@@ -163,7 +162,7 @@ def _located_errors(file: str | None, call: Any) -> Any:
 def _show(session: Session, lineage: str | None, ident: str | None, *, is_alone: bool) -> None:
     import os
 
-    from joblens.app.runs.spawning import Caller, all_lineages, known_lineage, lineage_state
+    from joblens.app.runs.spawn import Caller, all_lineages, known_lineage, lineage_state
     from joblens.app.runs.user_data import run_meant
 
     if not is_alone:

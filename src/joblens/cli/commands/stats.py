@@ -70,7 +70,7 @@ def _show_profiles(session: Session, query: HistoryQuery) -> None:
     elif not told["profiles"] and not told["without_profile"]:
         session.note(_none_of(store, query))
     else:
-        from joblens.views.jobs.profile_stats import render_profile_statistics
+        from joblens.views.jobs.stats import render_profile_statistics
 
         width = session.width if session.is_terminal else None
         session.write_lines(render_profile_statistics(told, width=width, paint=session.palette))
@@ -80,7 +80,7 @@ def _show_compose(session: Session, query: HistoryQuery) -> None:
     from msgspec import to_builtins
 
     from joblens.analysis.sizing.compose import compose_text
-    from joblens.app.in_process.compose import advise_stored
+    from joblens.app.reports.rightsizing import advise_stored
 
     store = session.current_store
     query = with_run_found(store, query)

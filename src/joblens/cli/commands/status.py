@@ -8,8 +8,7 @@ import click
 
 from joblens.cli.commands.submitted import clear_line, goes_on
 from joblens.cli.context import Session
-from joblens.cli.options.arguments import job_argument
-from joblens.cli.options.common import shared_options
+from joblens.cli.options.common import job_argument, shared_options
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -27,7 +26,7 @@ def command(session: Session, ident: str, monitor: bool, interval: str) -> None:
     workflow's id (wf-…): how its tasks stand, as workflow-status tells it."""
     from joblens.app.jobs.queries import find
     from joblens.app.jobs.requests import seconds_of
-    from joblens.app.queue.watching import WORKFLOW_PREFIX, find_group, task_status, unknown_workflow
+    from joblens.app.queue.watch import WORKFLOW_PREFIX, find_group, task_status, unknown_workflow
     from joblens.model.errors import InputError, UnknownJob
     from joblens.views.runs.tasks import live_line, render_status
 
@@ -70,7 +69,7 @@ def follow_status(
     import time
 
     from joblens.app.jobs.queries import records_until_final
-    from joblens.app.queue.watching import task_status
+    from joblens.app.queue.watch import task_status
 
     session.wait_for_store(timeout_s)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -87,7 +86,7 @@ def follow_status(
 
 def show_workflow(session: Session, uuids: Sequence[str], every_s: float | None = None) -> None:
     """How it stands; `every_s`: followed to its end first, told so often."""
-    from joblens.app.queue.watching import workflow_status
+    from joblens.app.queue.watch import workflow_status
     from joblens.views.runs.tasks import render_workflow, workflow_words
 
     if every_s is not None:
@@ -109,7 +108,7 @@ def show_workflow(session: Session, uuids: Sequence[str], every_s: float | None 
 def _follow_workflow(session: Session, uuids: Sequence[str], every_s: float, tell: Tell) -> None:
     import time
 
-    from joblens.app.queue.watching import states_until_final, workflow_status
+    from joblens.app.queue.watch import states_until_final, workflow_status
 
     told_at = -every_s
     for states in states_until_final(session.queue_store, uuids, session.care_for_queue):

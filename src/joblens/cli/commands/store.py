@@ -86,7 +86,7 @@ def copy(session: Session, source: str, target: str) -> None:
     What TARGET has already is passed over, so a copy that was interrupted is begun again. Jobs that have not
     ended are left out."""
     from joblens.app.reports.store_copy import copy_store
-    from joblens.cli.progress import ProgressBar
+    from joblens.cli.terminal import ProgressBar
 
     for name, url in (("SOURCE", source), ("TARGET", target)):
         session.warn_of_password(name, url, "PGPASSWORD or ~/.pgpass")

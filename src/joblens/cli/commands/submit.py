@@ -1,20 +1,240 @@
-"""`joblens submit`: run a command, a workflow file or a tool's script in the background, or on a queue."""
+"""`joblens submit`: a command, a workflow file or a tool's script in the background, or on a queue."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from joblens.cli.commands.run_on_engine import check_options
-from joblens.cli.commands.submitted import collecting, told
-from joblens.cli.commands.tool_command import ToolOrSpecCommand, with_tool
+from joblens.cli.commands.submitted import clear_line, collecting, finish, goes_on, say, told
 from joblens.cli.context import Session
-from joblens.cli.options.cluster import CELERY, CLUSTERS, LOCAL
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.job import click_options, job_options
-from joblens.cli.options.job_request import request_from
-from joblens.cli.options.run import take_queue_options
-from joblens.cli.options.table import QUEUE_OPTIONS, SPEC_OPTIONS
-from joblens.model.errors import InputError
+from joblens.cli.options.common import click_options, job_options, shared_options
+from joblens.cli.options.request import CELERY, CLUSTERS, LOCAL, container_from, request_from
+from joblens.cli.options.run import only_label, take_queue_options
+from joblens.cli.options.spec import SpecCommand, with_spec
+from joblens.cli.options.table import QUEUE_OPTIONS, SPEC_OPTIONS, first_word, split_spec
+from joblens.model.errors import InputError, UnknownTool
+
+if TYPE_CHECKING:
+    from joblens.app.queue.submission import QueueRequest
+    from joblens.model.jobs.job import ContainerJob, Record
+
+
+_KEY, _MISTAKE = "joblens.tool", "joblens.unknown_tool"
+_DEVICES = ("cpu", "gpu", "intel-gpu")
+
+
+class ToolOrSpecCommand(SpecCommand):
+    """The first word, where it does not stand behind `--`, may be a tool's name. Then a script follows, and
+    options may stand anywhere."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        place = first_word(args)
+        try:
+            tool = None if place is None else _tool(args[place], in_container=_names_container(args[:place]))
+        except UnknownTool as error:
+            tool, ctx.meta[_MISTAKE] = None, error  # told when the options are known to be right
+        ctx.meta[_KEY] = tool
+        if tool is None or place is None:
+            return super().parse_args(ctx, args)
+        ctx.allow_interspersed_args = True
+        try:
+            return click.Command.parse_args(self, ctx, args[:place] + args[place + 1 :])
+        except click.NoSuchOption as error:
+            raise click.UsageError(
+                f"{error.format_message()} '{tool}' is a tool here; a command goes behind --: "
+                f"joblens {ctx.info_name} -- {tool} …",
+                ctx,
+            ) from None
+
+
+def _names_container(options: list[str]) -> bool:
+    return any(word.partition("=")[0] == "--container" for word in options)
+
+
+def _tool(word: str, *, in_container: bool) -> str | None:
+    """The word, if it is the name of a tool; None: a command or a file. What is none of them was mistyped,
+    or is a tool that is not there. Of programs inside a container nothing is known here."""
+    import os
+    import shutil
+
+    from joblens.app.queue.tools import tool_shelf
+    from joblens.spec.formats.positions import nearest_word
+
+    if os.sep in word or split_spec([word])[0] is not None:
+        return None
+    shelf = tool_shelf()
+    if word in shelf.tools or word in shelf.broken:
+        return word
+    if shutil.which(word) is not None or os.path.exists(word):
+        return None
+    near = nearest_word(word, shelf.tools)
+    if in_container and not near:
+        return None
+    meant = f"; did you mean '{near}'?" if near else ""
+    usual = "joblens list-tools shows the tools; a command that is only elsewhere goes behind --"
+    raise UnknownTool(
+        f"there is no tool or command '{word}'{meant}", hint="; ".join(shelf.passed_over) or usual
+    )
+
+
+def with_tool(given: dict[str, Any]) -> dict[str, Any]:
+    """`given` with the tool under `tool_name` and its script under `tool_script`, or the workflow file under
+    `spec`; all None: a command."""
+    meta = click.get_current_context().meta
+    if _MISTAKE in meta:
+        raise meta[_MISTAKE]
+    tool = meta.get(_KEY)
+    if tool is None:
+        return {**with_spec(given), "tool_name": None, "tool_script": None}
+    words = given["command_line"]
+    if len(words) != 1:
+        said = f"'{words[1]}' behind the script {words[0]}" if words else f"{tool} needs a script"
+        raise click.UsageError(
+            f"{said}: joblens submit {tool} SCRIPT [OPTIONS]; a command goes behind --: "
+            f"joblens submit -- {tool} …"
+        )
+    return {**given, "spec": None, "tool_name": tool, "tool_script": words[0]}
+
+
+def split_devices(given: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """--device says what a tool computes on, or what a container is given. -> (the first, the others)"""
+    kinds = [word for word in given if word in _DEVICES]
+    unknown = next((word for word in given if word not in _DEVICES and "/" not in word), None)
+    if unknown is not None:
+        raise click.UsageError(
+            f"--device {unknown}: a tool computes on {', '.join(_DEVICES)}; "
+            "what a container is given is a path, such as /dev/dri"
+        )
+    if len(kinds) > 1:
+        raise click.UsageError(f"--device {kinds[0]} and --device {kinds[1]}: a tool runs on one")
+    return (kinds[0] if kinds else ""), tuple(word for word in given if word not in _DEVICES)
+
+
+def submit_command(session: Session, given: dict[str, Any]) -> None:
+    from joblens.app.queue.submission import QueueRequest
+
+    asked = QueueRequest(request=request_from(given, background=False), label=only_label(given))
+    _enqueue(session, asked, given)
+
+
+def submit_tool(session: Session, given: dict[str, Any]) -> None:
+    from joblens.app.queue.tools import tool_shelf
+
+    for name, flag in (("shell", "--shell"), ("tool", "--tool"), ("script", "--script"), ("cwd", "--cwd")):
+        if given[name]:
+            raise InputError(f"{flag} is for a command; {given['tool_name']} is a tool and says that itself")
+    if given["container_engine"] == "apptainer":
+        raise InputError(
+            "--container-engine apptainer: a tool's container is made by docker or podman",
+            hint="a command can run in Apptainer: joblens submit --container-engine apptainer … -- COMMAND",
+        )
+    asked = _tool_request(session, given)
+    for folder in tool_shelf().passed_over:  # it may have had another tool of that name
+        session.warn(folder)
+    _enqueue(session, asked, given)
+
+
+def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
+    """The options go before what the tool says."""
+    from joblens.app.queue.tool_tasks import queue_request, runs_here
+    from joblens.app.queue.tools import tool_request
+    from joblens.app.wiring.machine import missing_device
+
+    device, devices = split_devices(given["devices"])
+    given = {**given, "devices": devices, "command_line": (given["tool_name"],)}
+    plain = request_from({**given, **_NO_CONTAINER}, background=False)
+    run = tool_request(
+        given["tool_name"],
+        given["tool_script"],
+        plain.params,
+        device=device,
+        requirements=plain.requirements,
+        container=_container(given),
+        env=plain.env,
+        here=runs_here(session.settings) and given["engine"] not in CLUSTERS,
+    )
+    missing = missing_device(device)
+    if missing:  # else it would have been refused
+        session.note(f"joblens: on this machine {missing}; a worker on another has to take it (--queue NAME)")
+    asked = queue_request(run, session.settings, retry_lost=_retry_lost(given))
+    tools = asked.request
+    merged = replace(
+        plain,
+        argv=tools.argv,
+        name=plain.name or tools.name,
+        tool=tools.tool,
+        script=tools.script,
+        params=tools.params,
+        env=tools.env,
+        cwd=tools.cwd,
+        requirements=tools.requirements,
+        container=tools.container,
+    )
+    return replace(asked, request=merged, label=only_label(given))
+
+
+_NO_CONTAINER: dict[str, Any] = {
+    "container": None,
+    "container_engine": None,
+    "container_socket": None,
+    "container_name": None,
+    "volumes": (),
+    "devices": (),
+    "container_network": None,
+    "container_user": None,
+    "container_workdir": None,
+    "entrypoint": None,
+    "pull": False,
+}
+
+
+def _container(given: dict[str, Any]) -> "str | ContainerJob | None":
+    """An image alone goes into what the tool says of its container."""
+    made = container_from(given)
+    if made is None:
+        return None
+    is_plain = all(given[name] in (None, (), False) for name in _NO_CONTAINER if name != "container")
+    return made.image if is_plain else made
+
+
+def _retry_lost(given: dict[str, Any]) -> Any:
+    from joblens.model.delivery import RetryLost
+
+    return RetryLost(given["retry_lost"]) if given["retry_lost"] else None
+
+
+def _enqueue(session: Session, asked: "QueueRequest", given: dict[str, Any]) -> None:
+    from joblens.app.jobs.requests import seconds_of
+    from joblens.app.queue.submission import enqueue
+
+    timeout_s = seconds_of("-t", given["wait_timeout"])
+    if given["engine"] in CLUSTERS:
+        from joblens.cli.commands.run_on_engine import care_for_command, submit_to_cluster
+
+        record = submit_to_cluster(session, given, asked)
+        told(session, record, given, lambda: care_for_command(session, record))
+        return
+    warnings, warn = collecting(session)
+    (record,) = enqueue([asked], session.settings, session.options.config, warn)
+    if given["wait"] and session.is_terminal and not session.json:
+        _show_while_waiting(session, record, given, timeout_s)
+    else:
+        told(session, record, given, session.care_for_queue, warnings)
+
+
+def _show_while_waiting(
+    session: Session, record: "Record", given: dict[str, Any], timeout_s: float | None
+) -> None:
+    from joblens.cli.commands.status import follow_status, terminal_line
+    from joblens.views.runs.tasks import live_line, render_status
+
+    say(session, record)
+    with goes_on(session, f"job {record.job.uuid}", record.job.uuid):
+        status = follow_status(session, record.job.uuid, 0.5, terminal_line(session, live_line), timeout_s)
+    clear_line()
+    session.write_lines(render_status(status, paint=session.palette))
+    finish(session, session.store.find(record.job.uuid), given["wait_timeout"])
 
 
 @click.command(cls=ToolOrSpecCommand, context_settings={"allow_interspersed_args": False})
@@ -43,12 +263,8 @@ def command(session: Session, /, **given: Any) -> None:
     engine = _engine(session, given)
     check_options(engine, given)
     if given["tool_name"] is not None:
-        from joblens.cli.commands.submit_queue import submit_tool
-
         submit_tool(session, given)
     elif engine != LOCAL:
-        from joblens.cli.commands.submit_queue import submit_command
-
         submit_command(session, given)
     else:
         _submit_here(session, given)
@@ -68,7 +284,7 @@ def _engine(session: Session, given: dict[str, Any]) -> str:
 def _submit_here(session: Session, given: dict[str, Any]) -> None:
     """To the supervisor of this user."""
     from joblens.app.jobs.preparation import prepare
-    from joblens.app.jobs.submitting import submit
+    from joblens.app.jobs.submission import submit
 
     prepared = prepare(request_from(given, background=True), session.settings)
     warnings, warn = collecting(session)

@@ -7,14 +7,12 @@ import click
 
 from joblens.cli.commands.submitted import TIMED_OUT, goes_on, with_unit
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.job import click_options
-from joblens.cli.options.run_arguments import complete_file
+from joblens.cli.options.common import click_options, complete_file, shared_options
 from joblens.cli.options.table import QUEUE_OPTIONS
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
-    from joblens.app.queue.watching import SubmittedTasks
+    from joblens.app.queue.watch import SubmittedTasks
 
 _OWN = ("--wait", "--wait-timeout")
 
@@ -43,7 +41,7 @@ def command(session: Session, /, **given: Any) -> None:
     stops: what comes behind it is cancelled."""
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.queue.tool_tasks import load_tasks
-    from joblens.app.queue.watching import submit_together
+    from joblens.app.queue.watch import submit_together
 
     if given["wait_timeout"] is not None and not given["wait"]:
         raise InputError("-t says how long to wait: it goes with --wait")
@@ -82,7 +80,7 @@ def _say(session: Session, submitted: "SubmittedTasks") -> None:
 def _wait(
     session: Session, submitted: "SubmittedTasks", timeout_s: float | None, timeout: str | None
 ) -> None:
-    from joblens.app.queue.watching import workflow_status
+    from joblens.app.queue.watch import workflow_status
     from joblens.views.runs.tasks import render_workflow
 
     if not session.json:
@@ -105,8 +103,8 @@ def _followed(session: Session, uuids: tuple[str, ...], timeout_s: float | None)
     """With a bar on a terminal. -> whether all have ended."""
     import time
 
-    from joblens.app.queue.watching import states_until_final
-    from joblens.cli.progress import ProgressBar
+    from joblens.app.queue.watch import states_until_final
+    from joblens.cli.terminal import ProgressBar
 
     session.wait_for_store(timeout_s)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s

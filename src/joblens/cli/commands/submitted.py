@@ -59,7 +59,7 @@ def collecting(session: Session) -> tuple[list[str], "Callable[[str], None]"]:
 def write_result(session: Session, record: "Record") -> None:
     """Status, exit code, numbers, artifacts and the end of what it printed."""
     from joblens.app.jobs.logs import printed_last
-    from joblens.app.queue.watching import task_status
+    from joblens.app.queue.watch import task_status
     from joblens.views.runs.tasks import render_status
 
     status = task_status(session.queue_store, record)
@@ -71,7 +71,7 @@ def write_result(session: Session, record: "Record") -> None:
 
 def await_run(session: Session, run: "Run", timeout: str | None) -> None:
     """Waits for a run in the background, prints its results and ends with its exit code."""
-    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.analysis.runs.status import run_label
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.runs.control import wait_for_run
     from joblens.cli.commands.results import write_results
@@ -123,7 +123,7 @@ def write_form(session: Session, record: "Record", also: dict[str, Any] | None =
 
     form = to_history_record(record)
     if record.job.queue:
-        from joblens.app.queue.watching import task_status
+        from joblens.app.queue.watch import task_status
 
         form = {**task_status(session.queue_store, record), **form}
     session.write_json({**form, **(also or {})})

@@ -12,7 +12,7 @@ from joblens.model.jobs.job import Record
 from joblens.model.values.units import parse_duration
 
 if TYPE_CHECKING:
-    from joblens.views.text.curves import Point
+    from joblens.views.text.charts import Point
 
 _SAMPLES_KEPT = 30
 _FASTEST_S = 0.2
@@ -45,9 +45,9 @@ class _Looks:
     """One after the other, each going on from what the last one has read."""
 
     def __init__(self, session: Session) -> None:
-        from joblens.app.jobs.live_tails import LiveTails
+        from joblens.app.jobs.live import LiveTails
         from joblens.app.jobs.queries import RunningJobs
-        from joblens.views.text.curves import KnownCurves
+        from joblens.views.text.charts import KnownCurves
 
         self._running = RunningJobs(session.current_store)
         self._tails = LiveTails(session.current_store, _SAMPLES_KEPT)
@@ -55,7 +55,7 @@ class _Looks:
 
     def take_once(self) -> "tuple[list[Record], dict[str, list[Point]], int]":
         """With rates, which take two looks where a job has just begun."""
-        from joblens.app.jobs.live_tails import FIRST_RATE_S, has_rates
+        from joblens.app.jobs.live import FIRST_RATE_S, has_rates
 
         records = self._running.look()
         if not has_rates(self._tails.look_at(records), records):
@@ -85,7 +85,7 @@ def _print_json(session: Session, looks: _Looks) -> None:
 
 
 def _loop(session: Session, looks: _Looks, interval_s: float) -> None:
-    from joblens.cli.screen import Screen
+    from joblens.cli.terminal import Screen
 
     cared_at = time.monotonic()
     with Screen() as screen:

@@ -7,8 +7,7 @@ import click
 import msgspec
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_run
+from joblens.cli.options.common import complete_run, shared_options
 from joblens.model.errors import InputError
 from joblens.model.values.json_text import decode_json
 
@@ -58,7 +57,7 @@ def _parsed(name: str, text: str) -> Any:
 @shared_options
 def get(session: Session, name: str, ident: str | None) -> None:
     """Print the value of NAME as JSON."""
-    from joblens.app.runs.kept_specs import with_kept_values
+    from joblens.app.runs.specs import with_kept_values
     from joblens.app.runs.user_data import get_user_data, run_meant
 
     store = session.store

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import complete_file
+from joblens.cli.options.common import complete_file, shared_options
 from joblens.cli.options.spec import param_option, params_of
 from joblens.model.errors import SpecError
 
 if TYPE_CHECKING:
-    from joblens.app.workflows.spec_check import SpecCheck
+    from joblens.app.workflows.validation import SpecCheck
 
 
 @click.command("validate")
@@ -29,9 +28,9 @@ def command(session: Session, files: tuple[str, ...], params: tuple[str, ...], e
 
     Exit code 0: all can be run; 2: some cannot, and every problem of each was told with its place.
     """
-    from joblens.app.workflows.loading import load_spec
-    from joblens.app.workflows.spec_check import check_spec
-    from joblens.views.runs.spec_check import render_check
+    from joblens.app.workflows.loader import load_spec
+    from joblens.app.workflows.validation import check_spec
+    from joblens.views.runs.plan import render_check
 
     values = params_of(params)
     answers: list[dict[str, Any]] = []

@@ -7,12 +7,11 @@ import click
 
 from joblens.cli.commands.submitted import TIMED_OUT, with_unit
 from joblens.cli.context import Session
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import jobs_or_runs_argument
+from joblens.cli.options.common import jobs_or_runs_argument, shared_options
 
 if TYPE_CHECKING:
     from joblens.app.jobs.queries import Care
-    from joblens.app.queue.watching import TaskGroup
+    from joblens.app.queue.watch import TaskGroup
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import Run
 
@@ -29,7 +28,7 @@ def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> i
     """Wait until the jobs, runs, or workflows (wf-…) have ended. The exit code is the job's; of a run or a
     workflow 0 when all its jobs succeeded, else 1; of several, the first that is not 0."""
     from joblens.app.jobs.requests import seconds_of
-    from joblens.app.queue.watching import find_any
+    from joblens.app.queue.watch import find_any
 
     timeout_s = seconds_of("--timeout", timeout)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -54,7 +53,7 @@ def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> i
 
 def _awaited(session: Session, one: "Found", left_s: float | None) -> "Found":
     from joblens.app.jobs.queries import wait_for_end
-    from joblens.app.queue.watching import TaskGroup, wait_for_group
+    from joblens.app.queue.watch import TaskGroup, wait_for_group
     from joblens.app.runs.control import wait_for_run
     from joblens.model.jobs.job import Record
 
@@ -75,7 +74,7 @@ def _care_for(session: Session, record: "Record") -> "Care":
 
 
 def _has_ended(one: "Found") -> bool:
-    from joblens.app.queue.watching import TaskGroup
+    from joblens.app.queue.watch import TaskGroup
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import RunStatus
 
@@ -88,8 +87,8 @@ def _has_ended(one: "Found") -> bool:
 
 def _called(one: "Found") -> str:
     """'job … is still running'"""
-    from joblens.analysis.runs.workflow_rows import run_label
-    from joblens.app.queue.watching import TaskGroup
+    from joblens.analysis.runs.status import run_label
+    from joblens.app.queue.watch import TaskGroup
     from joblens.model.jobs.job import Record
 
     if isinstance(one, TaskGroup):
@@ -100,7 +99,7 @@ def _called(one: "Found") -> str:
 
 def _exit_code(one: "Found") -> int:
     from joblens.app.jobs.queries import exit_code_of
-    from joblens.app.queue.watching import TaskGroup
+    from joblens.app.queue.watch import TaskGroup
     from joblens.model.jobs.job import Record, Status
     from joblens.model.runs.run import RunStatus
 
@@ -113,8 +112,8 @@ def _exit_code(one: "Found") -> int:
 
 def _form(one: "Found") -> dict[str, Any]:
     from joblens.analysis.formats.history import to_history_record
-    from joblens.analysis.runs.workflow_rows import run_label
-    from joblens.app.queue.watching import TaskGroup
+    from joblens.analysis.runs.status import run_label
+    from joblens.app.queue.watch import TaskGroup
     from joblens.model.jobs.job import Record
 
     if isinstance(one, TaskGroup):

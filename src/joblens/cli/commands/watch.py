@@ -9,16 +9,14 @@ import click
 
 from joblens.cli.commands.recover import RecoveryRequest, recovery_options, request_from
 from joblens.cli.context import Session
-from joblens.cli.options.arguments import count_from
-from joblens.cli.options.common import shared_options
-from joblens.cli.options.run_arguments import run_argument
-from joblens.cli.screen import Keys
+from joblens.cli.options.common import count_from, run_argument, shared_options
+from joblens.cli.terminal import Keys
 from joblens.model.errors import InputError
 from joblens.model.runs.run import RunStatus
 
 if TYPE_CHECKING:
-    from joblens.app.driving.driving import Driven
-    from joblens.app.driving.watching import View
+    from joblens.app.driving.driver import Driven
+    from joblens.app.driving.watch import View
     from joblens.model.runs.run import Run
 
 _LET_GO_S = 120.0  # a driver ends what it had on a cluster after the run has ended
@@ -65,7 +63,7 @@ def command(session: Session, /, ident: str, once: bool, **given: Any) -> int:
     watch = _Watch(session, every_s=every_s, once=once, shows_counts=given["show_job_counts"])
     run = session.current_store.find_run(ident)
     if given["recover"]:
-        from joblens.app.runs.refusals import refuse_command
+        from joblens.app.runs.control import refuse_command
 
         refuse_command(run, session.current_store)
         return _watch_and_recover(session, watch, run, request, given["max_retries"])
@@ -90,8 +88,8 @@ class _Watch:
 
     def until_end(self, run: "Run") -> RunStatus:
         from joblens.app.driving.views import view_for
-        from joblens.app.driving.watching import RunWatcher, offer_of
-        from joblens.app.workflows.loading import plan_of_run
+        from joblens.app.driving.watch import RunWatcher, offer_of
+        from joblens.app.workflows.loader import plan_of_run
         from joblens.model.runs.plan import growing
 
         session, once, store = self._session, self._once, self._session.store
@@ -142,7 +140,7 @@ class _Watch:
         return after_look
 
     def _say_that_it_goes_on(self, run: "Run") -> None:
-        from joblens.analysis.runs.workflow_rows import run_label
+        from joblens.analysis.runs.status import run_label
 
         if not self._session.json:
             self._session.note(
@@ -171,7 +169,7 @@ def _watch_and_recover(
     session: Session, watch: _Watch, run: "Run", request: RecoveryRequest, most: int | None
 ) -> int:
     """Returns the exit code: that of the run."""
-    from joblens.analysis.runs.workflow_rows import run_label
+    from joblens.analysis.runs.status import run_label
     from joblens.app.runs.control import wait_until_let_go
     from joblens.cli.commands.run_spec import exit_code_of
     from joblens.model.errors import RunIsDriven
@@ -214,7 +212,7 @@ def _watch_and_recover(
 
 
 def _was_stopped_by_someone(session: Session, run: "Run") -> bool:
-    from joblens.engine.progress.standing import last_stop
+    from joblens.engine.progress.progress import last_stop
 
     return last_stop(event for _, event in session.store.run_events(run.uuid)) is not None
 
@@ -239,7 +237,7 @@ def _recover(
 ) -> "tuple[Driven | None, bool]":
     """-> how the run ended (None: nothing can be recovered), and whether requests were raised. Raises
     RunIsDriven where another process drives it already."""
-    from joblens.app.driving.job_resets import hold_run
+    from joblens.app.driving.recovery import hold_run
     from joblens.cli.commands.recover import (
         carry_out,
         decide,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.arguments import count_from
-from joblens.cli.options.common import shared_options
+from joblens.cli.options.common import count_from, shared_options
 
 if TYPE_CHECKING:
     from joblens.model.delivery import Claim, WorkerInfo

@@ -3,8 +3,7 @@
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.options.arguments import complete_job
-from joblens.cli.options.common import shared_options
+from joblens.cli.options.common import complete_job, shared_options
 
 
 @click.command("workflow-status")
@@ -14,7 +13,7 @@ def command(session: Session, idents: tuple[str, ...]) -> None:
     """How the tasks of a workflow stand: ID is what submit-workflow printed, or the ids of single tasks.
 
     Completed are those that succeeded; a task that failed is told as failed."""
-    from joblens.app.queue.watching import find_tasks
+    from joblens.app.queue.watch import find_tasks
     from joblens.cli.commands.status import show_workflow
 
     store = session.current_store

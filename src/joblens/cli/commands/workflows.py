@@ -6,8 +6,14 @@ import click
 
 from joblens.cli.commands.other_names import GroupWithOtherNames
 from joblens.cli.context import Session
-from joblens.cli.options.common import global_options, remember_globals, shared_options
-from joblens.cli.options.run_arguments import complete_file_or_run, complete_run, run_argument
+from joblens.cli.options.common import (
+    complete_file_or_run,
+    complete_run,
+    global_options,
+    remember_globals,
+    run_argument,
+    shared_options,
+)
 
 
 @click.group("workflows", cls=GroupWithOtherNames, invoke_without_command=True)
@@ -24,13 +30,13 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 @shared_options
 def list_(session: Session) -> None:
     """Workflows, newest first, with how the last run of each stands."""
-    from joblens.app.queue.watching import task_group_rows
-    from joblens.app.runs.workflow_tables import workflow_rows
+    from joblens.app.queue.watch import task_group_rows
+    from joblens.app.runs.tables import workflow_rows
 
     rows = workflow_rows(session.current_store)
     groups = task_group_rows(session.store)
     if session.json:
-        from joblens.app.runs.workflow_tables import task_group_form, workflow_form
+        from joblens.app.runs.tables import task_group_form, workflow_form
 
         session.write_json([*map(workflow_form, rows), *map(task_group_form, groups)])
         return
@@ -53,7 +59,7 @@ def list_(session: Session) -> None:
 @shared_options
 def create_from_spec(session: Session, path: str, params: tuple[str, ...], unmonitored: bool) -> None:
     """Bring in a workflow from FILE without running it; prints its id. run-jobs runs it."""
-    from joblens.app.runs.creating import create_from_file
+    from joblens.app.runs.records import create_from_file
 
     run = create_from_file(path, params, session.settings, session.warn, monitor=not unmonitored)
     if session.json:
@@ -80,9 +86,9 @@ def execution_plan(session: Session, target: str) -> None:
 @shared_options
 def show(session: Session, ident: str) -> None:
     """One workflow and all its runs, or, of wf-…, its tasks."""
-    from joblens.app.queue.watching import find_group
-    from joblens.app.runs.actions import actions_form, failed_actions
-    from joblens.app.runs.workflow_tables import run_rows
+    from joblens.app.queue.watch import find_group
+    from joblens.app.runs.state import actions_form, failed_actions
+    from joblens.app.runs.tables import run_rows
 
     store = session.current_store
     group = find_group(store, ident)
@@ -96,7 +102,7 @@ def show(session: Session, ident: str) -> None:
     if session.json:
         from msgspec import to_builtins
 
-        from joblens.app.runs.workflow_tables import run_form
+        from joblens.app.runs.tables import run_form
 
         runs = [
             run_form(row) | {"failed_actions": actions_form(failed_actions(store, row.run.uuid))}
@@ -113,7 +119,7 @@ def show(session: Session, ident: str) -> None:
     )
     actions = failed_actions(store, rows[-1].run.uuid) if rows else ()
     if actions:
-        from joblens.views.runs.ending import render_actions
+        from joblens.views.runs.results import render_actions
 
         session.write_lines(["", "In the last run:", *render_actions(actions, width=session.width)])
 

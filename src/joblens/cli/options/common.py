@@ -1,18 +1,169 @@
-"""Options every command has, wherever they are written: before the command or after it."""
+"""Common options and arguments: those of every command, of jobs, and ids of jobs and runs with completion."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from joblens.cli.context import Globals, Session, with_given
-from joblens.cli.options.job import click_options
-from joblens.cli.options.table import GLOBAL_OPTIONS
+from joblens.cli.options.table import GLOBAL_OPTIONS, JOB_OPTIONS, MOST_COUNT, OptionRow
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OFFERED = 30
+_LEAST_OF_ID = 3  # digits, from which on it may be an id and not a number
+
+
+class _Count(click.IntRange):
+    """A whole number that a store and a kernel can count with."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number > MOST_COUNT:
+            self.fail(f"{str(number)[:20]}… is too large.", param, ctx)
+        return number
+
+
+def count_from(least: int) -> click.IntRange:
+    return _Count(min=least)
+
+
+def complete_job(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The newest jobs by number, as lists show them; ids for who has typed the beginning of one. Completion
+    never complains: an error offers nothing."""
+    from joblens.model.errors import JoblensError
+    from joblens.model.history import HistoryQuery
+    from joblens.model.values.ids import short
+    from joblens.views.jobs.labels import display_name
+
+    session = Session(ctx.find_object(Globals) or Globals())
+    try:
+        records = list(session.store.records(HistoryQuery(limit=500)))
+    except (JoblensError, OSError):
+        return []
+    finally:
+        session.close()
+    idents = [(str(record.number), record) for record in records]
+    if len(incomplete) >= _LEAST_OF_ID or (incomplete and not incomplete.isdigit()):
+        idents += [(short(record.job.uuid), record) for record in records]
+    near = [(ident, record) for ident, record in idents if ident.startswith(incomplete)]
+    return [
+        CompletionItem(ident, help=f"{record.status.value} {display_name(record.job)}"[:60])
+        for ident, record in near[:_OFFERED]
+    ]
+
+
+def job_argument(function: F) -> F:
+    return click.argument("ident", metavar="ID", shell_complete=complete_job)(function)
+
+
+def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of workflows that begin as typed, newest first; behind `3.` the runs of it. Completion never
+    complains."""
+    from joblens.model.errors import JoblensError
+
+    session = Session(ctx.find_object(Globals) or Globals())
+    try:
+        workflows = [each for each in session.store.workflows() if not each.is_of_commands]
+        whose = [each for each in workflows if incomplete.startswith((f"{each.number}.", f"{each.name}."))]
+        runs = session.store.runs(whose[0].uuid) if whose else []
+    except (JoblensError, OSError):
+        return []
+    finally:
+        session.close()
+    named = {each.name: each for each in reversed(workflows)}  # the newest of a name
+    near = [each for name, each in reversed(named.items()) if name.startswith(incomplete)]
+    if near or not whose:
+        return [CompletionItem(each.name, help=f"workflow {each.number}") for each in near[:_OFFERED]]
+    before = f"{whose[0].number}." if incomplete.startswith(f"{whose[0].number}.") else f"{whose[0].name}."
+    idents = [(f"{before}{run.number}", run.status.value) for run in reversed(runs)]
+    return [CompletionItem(ident, help=status) for ident, status in idents if ident.startswith(incomplete)]
+
+
+def complete_job_or_run(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return complete_run(ctx, parameter, incomplete) + complete_job(ctx, parameter, incomplete)
+
+
+def complete_file(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The shell knows best what files there are."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_file_or_run(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return complete_run(ctx, parameter, incomplete) + complete_file(ctx, parameter, incomplete)
+
+
+def run_argument(function: F) -> F:
+    """RUN: a workflow's number or name (its newest run), 3.2 for run 2 of workflow 3, or a run's UUID."""
+    return click.argument("ident", metavar="RUN", shell_complete=complete_run)(function)
+
+
+def jobs_or_runs_argument(function: F) -> F:
+    return click.argument(
+        "idents", metavar="ID...", nargs=-1, required=True, shell_complete=complete_job_or_run
+    )(function)
+
+
+def run_number_option(function: F) -> F:
+    return click.option(
+        "--run-id",
+        "run_number",
+        type=count_from(1),
+        metavar="N",
+        help="Run N of the workflow instead of its newest.",
+    )(function)
+
+
+def click_option(row: OptionRow) -> Callable[[F], F]:
+    more: dict[str, Any] = {"help": row.help}
+    if row.kind == "flag":
+        return click.option(*row.flags, row.name, is_flag=True, **more)
+    if row.kind == "many":
+        more["multiple"] = True
+    elif row.kind == "number":
+        more["type"] = float
+    elif row.kind == "count":
+        more["type"] = count_from(row.least)
+    elif row.kind == "choice":
+        more["type"] = click.Choice(row.choices)
+    if row.default is not None:
+        more["default"] = row.default
+    if row.metavar is not None:
+        more["metavar"] = row.metavar
+    return click.option(*row.flags, row.name, show_default=row.shows_default, **more)
+
+
+def click_options(rows: Sequence[OptionRow]) -> Callable[[F], F]:
+    """All of them, in the order of the table."""
+
+    def decorate(function: F) -> F:
+        for row in reversed(rows):
+            function = click_option(row)(function)
+        return function
+
+    return decorate
+
+
+def job_options(function: F) -> F:
+    """What describes a job, and the command itself."""
+    command_line = click.argument(
+        "command_line",
+        nargs=-1,
+        type=click.UNPROCESSED,
+        metavar="[--] [COMMAND [ARGUMENTS]...]",
+        shell_complete=complete_file,
+    )
+    return click_options(JOB_OPTIONS)(command_line(function))
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
 
 _NAMES = ("global_store", "global_config", "global_json", "global_format", "global_no_color")
 

@@ -7,8 +7,7 @@ from typing import Any
 import click
 from msgspec import structs
 
-from joblens.cli.options.arguments import count_from
-from joblens.cli.options.run_arguments import complete_run
+from joblens.cli.options.common import complete_run, count_from
 from joblens.model.errors import InputError
 from joblens.model.history import BENCH_TAG, HistoryQuery, SortKey
 from joblens.model.jobs.job import Status

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from joblens.cli.options.job import click_options
+from joblens.cli.options.common import click_options
 from joblens.cli.options.table import OptionRow
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,7 +66,7 @@ DRIVE_OPTIONS = (
 
 def offer_rows() -> tuple[OptionRow, ...]:
     """The options that change how a known run is driven from now on."""
-    from joblens.cli.options.cluster import ENGINE_OPTIONS_OF_RUNS, QUEUE_OPTIONS_OF_RUNS
+    from joblens.cli.options.request import ENGINE_OPTIONS_OF_RUNS, QUEUE_OPTIONS_OF_RUNS
 
     return (*OFFER_OPTIONS, *QUEUE_OPTIONS_OF_RUNS, *ENGINE_OPTIONS_OF_RUNS)
 
@@ -107,8 +107,8 @@ def with_offer(options: Any, given: dict[str, Any]) -> Any:
     from msgspec.structs import replace
 
     from joblens.app.jobs.requests import memory_of, seconds_of
-    from joblens.app.wiring.machine_capacity import parse_gpus
-    from joblens.cli.options.cluster import changed_engine
+    from joblens.app.wiring.machine import parse_gpus
+    from joblens.cli.options.request import changed_engine
 
     check_offer(given)
     changes = {

@@ -1,4 +1,4 @@
-"""What commands that read a workflow file have in common."""
+"""Workflow file options: commands that read a workflow file, or take either a file or a command line."""
 
 import os
 from collections.abc import Callable
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from joblens.cli.context import Session
+from joblens.cli.options.table import split_spec
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
-    from joblens.app.workflows.loading import LoadedSpec
+    from joblens.app.workflows.loader import LoadedSpec
     from joblens.model.runs.run import Run
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,7 +46,7 @@ def load_file_or_run(
     session: Session, target: str, params: dict[str, str], *, keeps_spec: bool = False
 ) -> "tuple[LoadedSpec, Run | None]":
     """The workflow of a FILE, or that of a RUN and the run itself."""
-    from joblens.app.workflows.loading import load_spec, loaded_run
+    from joblens.app.workflows.loader import load_spec, loaded_run
 
     if is_file(target):
         return load_spec(target, params, keeps_spec=keeps_spec), None
@@ -62,3 +64,22 @@ def is_file(target: str) -> bool:
 
     endings = tuple(f".{form}" for form in (*FORMATS, "yml"))
     return os.path.isfile(target) or "/" in target or target.lower().endswith(endings)
+
+
+_KEY = "joblens.spec"
+
+
+class SpecCommand(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spec, args = split_spec(args)
+        ctx.meta[_KEY] = spec
+        return super().parse_args(ctx, args)
+
+
+def with_spec(given: dict[str, Any]) -> dict[str, Any]:
+    """`given` with the file that was found, under `spec`; None: a command."""
+    spec = click.get_current_context().meta.get(_KEY)
+    if spec is not None and given["command_line"]:
+        word = given["command_line"][0]
+        raise click.UsageError(f"'{word}' behind the workflow file {spec}: only options may follow it")
+    return {**given, "spec": spec}

@@ -1,9 +1,18 @@
-"""Where everything of one recipe's job lies."""
+"""Job folder of a recipe's job: its paths, its lock, its plan file."""
 
+import errno
+import fcntl
 import os
+import time
 
-from joblens.files.private import make_private_folder
+import msgspec
+from msgspec import Struct
+
+from joblens.files.private import make_private_folder, open_plain_file
+from joblens.model.errors import JobIsRunning, RecipeError
 from joblens.model.recipes.recipe import RecipePlan
+from joblens.plan.workflows.plan_document import plan_from_json
+from joblens.stores.wrappers.journal_file import start_ticks
 
 EVENTS = "events.jsonl"
 
@@ -180,3 +189,130 @@ class JobFolder:
 def is_of_stage(name: str) -> bool:
     """A file beside the checkpoints of a partition that only those need that wait for others."""
     return name.startswith("stage_")
+
+
+# Workers hold the lock too, and are killed with their executor: that takes the kernel a moment.
+_WAIT_FOR_ORPHANS_S = 10.0
+_LOOK_AGAIN_S = 0.02
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    """The process that carries a job out."""
+
+    pid: int
+    start_ticks: int | None  # since the machine's start: tells it from a later process of that number
+    host: str
+
+    @property
+    def is_alive(self) -> bool:
+        """Of this machine; nothing is known of another's."""
+        ticks = start_ticks(self.pid)
+        return self.host == os.uname().nodename and ticks is not None and ticks == self.start_ticks
+
+
+def running_executor(folder: JobFolder) -> Holder | None:
+    """None: nobody carries the job out now."""
+    try:
+        descriptor = os.open(folder.lock, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        if _is_free(descriptor):
+            return None
+        holder = _read(descriptor)
+        return (
+            holder if holder is not None and (holder.is_alive or holder.host != os.uname().nodename) else None
+        )
+    finally:
+        os.close(descriptor)
+
+
+def take_lock(folder: JobFolder) -> int:
+    """-> a descriptor: held until it is closed, also by all that were forked since. Raises JobIsRunning."""
+    descriptor = _open(folder)
+    until = time.monotonic() + _WAIT_FOR_ORPHANS_S
+    while True:
+        if _try_lock(descriptor):
+            if is_kept(folder, descriptor):
+                break
+            os.close(descriptor)  # it was taken away, with the folder, before it could be locked
+            descriptor = _open(folder)
+            continue
+        holder = _read(descriptor)
+        if (holder is not None and holder.is_alive) or time.monotonic() > until:
+            os.close(descriptor)
+            who = f"process {holder.pid} on {holder.host}" if holder else "another process"
+            raise JobIsRunning(f"job {folder.job_id} is being carried out by {who}")
+        time.sleep(_LOOK_AGAIN_S)
+    me = Holder(pid=os.getpid(), start_ticks=start_ticks(os.getpid()), host=os.uname().nodename)
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, msgspec.json.encode(me) + b"\n", 0)
+    return descriptor
+
+
+def _open(folder: JobFolder) -> int:
+    make_private_folder(folder.metadata)
+    return os.open(folder.lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
+def is_kept(folder: JobFolder, descriptor: int) -> bool:
+    """Whether the file that is locked is still the job's: somebody may have removed the whole folder, and
+    even begun another job there."""
+    try:
+        there = os.stat(folder.lock)
+    except OSError:
+        return False
+    mine = os.fstat(descriptor)
+    return (there.st_ino, there.st_dev) == (mine.st_ino, mine.st_dev)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _is_free(descriptor: int) -> bool:
+    """A shared lock, for a moment: an executor that starts just then waits it out."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return True
+
+
+def _read(descriptor: int) -> Holder | None:
+    try:
+        return msgspec.json.decode(os.pread(descriptor, 1000, 0), type=Holder)
+    except (msgspec.MsgspecError, OSError):
+        return None  # it is being written, or is not a file of ours
+
+
+START_OVER = "--start-over does all of it anew under the same id; without an id a new job is made"
+
+
+def read_plan(job_dir: str) -> RecipePlan | None:
+    """None: there is no such job. Raises RecipeError for a file that cannot be read."""
+    path = JobFolder(job_dir).plan
+    try:
+        with open_plain_file(path) as file:
+            return plan_from_json(file.read())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise RecipeError(f"{path} cannot be read: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise RecipeError(f"{path} is damaged: {error}", hint=START_OVER) from error
+
+
+def planned_job(job_dir: str) -> RecipePlan:
+    """The same where there has to be one."""
+    plan = read_plan(job_dir)
+    if plan is None:
+        raise RecipeError(f"there is no planned job in {job_dir}: {JobFolder(job_dir).plan} is missing")
+    return plan

@@ -11,25 +11,30 @@ import msgspec
 
 from joblens.data.base import manifests
 from joblens.data.base.job_folder import JobFolder, is_of_stage
-from joblens.data.base.tasks import Assemble, CutFile, Decide, Ended, RunStage, Task
-from joblens.data.base.worker_events import event
-from joblens.data.executor import job_events
+from joblens.data.base.messages import Assemble, CutFile, Decide, Ended, RunStage, Task, event
+from joblens.data.executor import job_summary
 from joblens.data.executor.job_summary import JobEnd, write_mapping
-from joblens.data.executor.pool import Pool
-from joblens.data.executor.task_runner import GaveUp, TaskRunner
+from joblens.data.executor.task_runner import GaveUp, Pool, TaskRunner
 from joblens.data.files.cutting import partitions_with_pieces
-from joblens.data.files.exporting import Export
+from joblens.data.files.export import Export
 from joblens.data.files.input_stamps import changed_since
 from joblens.data.files.rejects import describe_reject, joined_reasons
 from joblens.data.partition.checkpoints import FinishedPart, RejectsSoFar
 from joblens.data.partition.tracing import put_traces_together
 from joblens.data.partition.work import CutManifest
 from joblens.data.partition.worker_context import WorkerContext
-from joblens.files.whole import write_whole
+from joblens.files.atomic import write_whole
 from joblens.model.errors import BadRow, JobCannotGoOn
 from joblens.model.jobs.details import RejectReason
-from joblens.model.recipes.event import EventType, RecipeEvent
-from joblens.model.recipes.recipe import Partition, RecipePlan, Slice, Stage, most_rejects
+from joblens.model.recipes.recipe import (
+    EventType,
+    Partition,
+    RecipeEvent,
+    RecipePlan,
+    Slice,
+    Stage,
+    most_rejects,
+)
 from joblens.plan.recipes.stages import dag_document
 
 _Kind = TypeVar("_Kind")
@@ -180,7 +185,7 @@ class Coordinator:
             self._rejects.check(self._folder.rejects, are_all_read=False)
             return
         self._failed[task.partition.id] = how
-        self._log([job_events.partition_failed(task.partition.id, how)])
+        self._log([job_summary.partition_failed(task.partition.id, how)])
         if how.error_type == "BadRow":
             raise BadRow(how.error_message)
         if self._plan.recipe.is_strict:
@@ -279,11 +284,11 @@ class Coordinator:
             return
         calls = self._plan.recipe.process
         kinds = [self._shop.kind(call.index) for call in calls]
-        self._log([job_events.dag_build_start(kinds)])
+        self._log([job_summary.dag_build_start(kinds)])
         began = time.monotonic()
         document = dag_document(calls, kinds, [each.id for each in self._partitions], time.time())
         write_whole(self._folder.dag_plan, msgspec.json.encode(document))
-        self._log(job_events.dag_built(document, time.monotonic() - began, self._folder.dag_plan))
+        self._log(job_summary.dag_built(document, time.monotonic() - began, self._folder.dag_plan))
 
     def counts(self) -> dict[str, Any]:
         before = self._done_before

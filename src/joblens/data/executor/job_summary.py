@@ -1,4 +1,4 @@
-"""The files of a job's folder that say in short what it was and how it ended."""
+"""Job summary files and job-level events of a recipe's job."""
 
 import contextlib
 import os
@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from joblens.data.base.job_folder import JobFolder
+from joblens.data.base.messages import event
 from joblens.data.executor.task_runner import GaveUp
 from joblens.data.partition.checkpoints import FinishedPart
+from joblens.files.atomic import write_whole
 from joblens.files.private import open_plain_file
-from joblens.files.whole import write_whole
-from joblens.model.recipes.recipe import Partition, RecipePlan
+from joblens.model.recipes.recipe import CheckpointStrategy, EventType, Partition, RecipeEvent, RecipePlan
 from joblens.model.recipes.snapshot import StepProgress
 from joblens.model.values.json_text import decode_json
-from joblens.plan.recipes.paths import resumption_command
+from joblens.plan.recipes.job_folder import resumption_command
 
 _MAPPING_VERSION = "1.0"
 
@@ -179,3 +180,95 @@ def _mapped(
         "rejected_rows": done.rejects.count if done else None,
         "slices": [msgspec.to_builtins(each) for each in partition.slices],
     }
+
+
+def job_start(plan: RecipePlan, *, is_resumed: bool) -> RecipeEvent:
+    recipe = plan.recipe
+    strategy = recipe.checkpoint.strategy
+    partitions = None if plan.uncut else len(plan.partitions)
+    return event(
+        EventType.JOB_RESTART if is_resumed else EventType.JOB_START,
+        message=f"job {plan.job_id} {'is gone on with' if is_resumed else 'starts'}",
+        total_partitions=UNSET if partitions is None else partitions,
+        config={
+            "dataset_path": list(recipe.dataset_path),
+            "work_dir": recipe.work_dir,
+            "export_path": recipe.export_path,
+            "executor_type": recipe.executor_type,
+            "partition": msgspec.to_builtins(recipe.partition),
+            "np": plan.workers,
+        },
+        metadata={
+            "job_id": plan.job_id,
+            "num_partitions": partitions,
+            "total_partitions": partitions,
+            "checkpoint_enabled": strategy is not CheckpointStrategy.DISABLED,
+            "checkpoint_strategy": strategy.value,
+            "is_resuming": is_resumed,
+            "resume_requested": is_resumed,
+            "workers": plan.workers,
+        },
+    )
+
+
+def job_end(end: JobEnd, duration: float, plan: RecipePlan, counts: dict[str, Any]) -> RecipeEvent:
+    kinds = {"completed": EventType.JOB_COMPLETE, "stopped": EventType.JOB_STOPPED}
+    return event(
+        kinds.get(end.status, EventType.JOB_FAILED),
+        status=end.status,
+        duration=round(duration, 6),
+        error_message=end.error_message or UNSET,
+        output_rows=UNSET if end.rows_out is None else end.rows_out,
+        output_path=plan.recipe.export_path if end.export_paths else UNSET,
+        metadata={
+            "status": end.status,
+            "duration_seconds": round(duration, 6),
+            "completion_time": time.time(),
+            "output_path": plan.recipe.export_path if end.export_paths else None,
+            **counts,
+        },
+    )
+
+
+def partition_failed(partition_id: int, why: GaveUp) -> RecipeEvent:
+    return event(
+        EventType.PARTITION_FAILED,
+        partition_id=partition_id,
+        status="failed",
+        error_message=why.error_message,
+        stack_trace=why.stack_trace or UNSET,
+        retry_count=why.tries - 1,
+        metadata={"failure_time": time.time(), "error_type": why.error_type},
+    )
+
+
+def dag_build_start(kinds: Sequence[str]) -> RecipeEvent:
+    return event(
+        EventType.DAG_BUILD_START,
+        metadata={
+            "ast_node_count": len(kinds),
+            "ast_depth": len(kinds),
+            "ast_operation_types": sorted(set(kinds)),
+        },
+    )
+
+
+def dag_built(document: dict[str, Any], duration: float, path: str) -> list[RecipeEvent]:
+    nodes = document["nodes"]
+    edges = sum(len(node["dependencies"]) for node in nodes.values())
+    return [
+        event(
+            EventType.DAG_BUILD_COMPLETE,
+            duration=round(duration, 6),
+            metadata={
+                "dag_node_count": len(nodes),
+                "dag_edge_count": edges,
+                "build_duration": round(duration, 6),
+            },
+        ),
+        event(
+            EventType.DAG_EXECUTION_PLAN_SAVED,
+            output_path=path,
+            metadata={"plan_path": path, "node_count": len(nodes)},
+        ),
+    ]

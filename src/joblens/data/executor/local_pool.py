@@ -1,4 +1,4 @@
-"""Workers on this machine: processes forked from the coordinator once everything they need is imported."""
+"""Local worker pool: forked processes, their message frames, and detection of out-of-memory kills."""
 
 import contextlib
 import ctypes
@@ -7,13 +7,113 @@ import os
 import selectors
 import signal
 import socket
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from joblens.data.base.tasks import Ended, Failed, Happened, Lost, Message, Task
-from joblens.data.executor import frames
-from joblens.data.partition.memory_kills import MemoryKills, be_killed_first
+import msgspec
+
+from joblens.data.base.messages import Ended, Failed, Happened, Lost, Message, Task
+from joblens.model.errors import ProbeError
+from joblens.model.values.units import format_bytes
+from joblens.probes.cgroup.counters import parse_memory_events, parse_oom_control_v1
+from joblens.probes.cgroup.layout import CgroupLayout, read_layout
+from joblens.probes.host.capacity import usable_memory_bytes
+
+_LENGTH = struct.Struct("<I")
+_READ_BYTES = 1 << 16
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def send_frame(connection: socket.socket, message: msgspec.Struct) -> None:
+    body = _encode(message)
+    connection.sendall(_LENGTH.pack(len(body)) + body)
+
+
+class Incoming:
+    """Puts together what comes in pieces."""
+
+    def __init__(self, connection: socket.socket, kind: Any) -> None:
+        self._connection = connection
+        self._decoder = msgspec.msgpack.Decoder(kind)
+        self._waiting = bytearray()
+
+    def receive(self) -> list[Any] | None:
+        """Waits for the next piece: the messages that are whole with it. None: the other side is gone."""
+        try:
+            piece = self._connection.recv(_READ_BYTES)
+        except ConnectionError:
+            return None
+        if not piece:
+            return None
+        self._waiting += piece
+        return list(self._whole())
+
+    def _whole(self) -> Iterator[Any]:
+        begin, waiting = 0, self._waiting
+        while len(waiting) - begin >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(waiting, begin)
+            end = begin + _LENGTH.size + length
+            if end > len(waiting):
+                break
+            yield self._decoder.decode(memoryview(waiting)[begin + _LENGTH.size : end])
+            begin = end
+        del waiting[:begin]
+
+
+_FILES = (
+    ("memory", "memory.oom_control", parse_oom_control_v1),
+    ("unified", "memory.events", parse_memory_events),
+)
+_RATHER_THAN_OTHERS = 300  # of 1000
+
+
+class MemoryKills:
+    """Those of the control group that this process is in."""
+
+    def __init__(self) -> None:
+        try:
+            self._layout = read_layout()
+        except ProbeError:
+            self._layout = CgroupLayout(kind="none")
+        self._told = self._count()
+
+    def was_one(self) -> bool | None:
+        """Asked for each process that was killed: whether there is a kill that no other one had. None: nobody
+        counts them here."""
+        count = self._count()
+        if count is None or self._told is None:
+            return None
+        if count <= self._told:
+            return False
+        self._told += 1
+        return True
+
+    def limit_told(self) -> str:
+        limit = usable_memory_bytes(self._layout)
+        return "" if limit is None else f" ({format_bytes(limit)} is all there is)"
+
+    def _count(self) -> int | None:
+        for key, name, parse in _FILES:
+            hierarchy = self._layout.hierarchies.get(key)
+            if hierarchy is None or hierarchy.directory is None:
+                continue
+            with contextlib.suppress(OSError), open(os.path.join(hierarchy.directory, name), "rb") as file:
+                count = parse(file.read()).get("oom_kills")
+                if count is not None:
+                    return int(count)
+        return None
+
+
+def be_killed_first() -> None:
+    """When memory runs out: rather this process than the one that can start it again."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:
+        now = int(file.read())
+        file.seek(0)
+        file.write(str(min(1000, now + _RATHER_THAN_OTHERS)))
+
 
 _PR_SET_PDEATHSIG = 1
 
@@ -48,7 +148,7 @@ class LocalPool:
                 next((worker for worker in self._workers if worker.task_id is None), None) or self._start()
             )
             try:
-                frames.send(worker.connection, task)
+                send_frame(worker.connection, task)
             except ConnectionError:  # it died while it had nothing to do: that is nobody's fault
                 self._gone(worker)
             else:
@@ -123,7 +223,7 @@ class _Worker:
     def __init__(self, pid: int, connection: socket.socket) -> None:
         self.pid = pid
         self.connection = connection
-        self.incoming = frames.Incoming(connection, Message)
+        self.incoming = Incoming(connection, Message)
         self.task_id: str | None = None
 
 
@@ -133,13 +233,13 @@ def _serve(connection: socket.socket, work: Work) -> NoReturn:
     # ignored: programs that an operator starts would inherit that.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave_it_to_the_coordinator)
-    incoming = frames.Incoming(connection, Task)
+    incoming = Incoming(connection, Task)
     worker = os.getpid()
 
     def send(message: Happened | Ended | Failed) -> None:
         if os.getpid() != worker:  # forked by somebody's operator, and come back here: it is no worker
             os._exit(1)
-        frames.send(connection, message)
+        send_frame(connection, message)
 
     while (tasks := incoming.receive()) is not None:
         for task in tasks:

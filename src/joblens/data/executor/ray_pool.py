@@ -1,12 +1,14 @@
-"""Workers on a Ray cluster. All of its machines must see the dataset, the job's folder and the export path
-under the same names, and have joblens installed."""
+"""Ray worker pool: tasks on a Ray cluster, both ends."""
 
 import contextlib
+import functools
 import logging
 import os
+import queue
 import signal
 import socket
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
@@ -14,12 +16,53 @@ from typing import Any
 
 import msgspec
 
-from joblens.data.base.tasks import Failed, Happened, Lost, Message, Task
-from joblens.data.executor.ray_worker import carry, messages_of
+from joblens.data.base.messages import Ended, Failed, Happened, Lost, Message, Task
+from joblens.data.base.reasons import encodable, message_of
 from joblens.data.partition.resources import ResourceDetector
 from joblens.model.errors import InputError, MissingExtra, how_to_install
-from joblens.model.recipes.recipe import RecipePlan
-from joblens.model.recipes.resources import ClusterResources
+from joblens.model.recipes.recipe import ClusterResources, RecipePlan
+
+_encode = msgspec.msgpack.Encoder().encode
+_task_of = msgspec.msgpack.Decoder(Task).decode
+messages_of = msgspec.msgpack.Decoder(list[Message]).decode
+
+Work = Callable[[Task, RecipePlan, Callable[[Happened], None]], Ended | Failed]
+
+
+def carry(task: bytes, plan: bytes) -> Iterator[bytes]:
+    """Packets of messages, the last of which ends with the answer."""
+    from joblens.data.partition.work import answer
+
+    yield from packets(task, plan, answer)
+
+
+def packets(task: bytes, plan: bytes, work: Work) -> Iterator[bytes]:
+    """The work has a thread of its own: it calls back for each event, and a generator cannot be called back.
+    What has gathered meanwhile goes out together."""
+    outgoing: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    threading.Thread(
+        target=_work, args=(_task_of(task), _plan(plan), work, outgoing.put), daemon=True
+    ).start()
+    is_answered = False
+    while not is_answered:
+        packet = [outgoing.get()]
+        while not outgoing.empty():
+            packet.append(outgoing.get())
+        is_answered = not isinstance(packet[-1], Happened)
+        yield _encode(packet)
+
+
+def _work(task: Task, plan: RecipePlan, work: Work, put: Callable[[Message], None]) -> None:
+    try:
+        put(work(task, plan, put))
+    except BaseException as error:  # noqa: BLE001 - told: a thread that ends silently would be waited for
+        put(Failed(task.id, type(error).__name__, message_of(error), encodable(traceback.format_exc())))
+
+
+@functools.lru_cache(maxsize=2)
+def _plan(plan: bytes) -> RecipePlan:
+    return msgspec.msgpack.decode(plan, type=RecipePlan)
+
 
 LOCAL = "local"  # a cluster of this machine alone, that ends with the job
 AUTO = "auto"  # the one that runs here or that RAY_ADDRESS names; where there is none, a local one
@@ -32,8 +75,6 @@ _HTTP2_TYPE_AT = 3
 _HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _HTTP2_SETTINGS, 0, 0, 0, 0, 0))
 
 Carry = Callable[[bytes, bytes], Iterator[bytes]]
-
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class RayPool:

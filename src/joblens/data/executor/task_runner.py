@@ -1,4 +1,6 @@
-"""Tasks through a pool: side by side, again when they failed, events on their way into the log."""
+"""Task runner: tasks through a worker pool, in parallel, retried, with their events logged; the pool
+interface.
+"""
 
 import heapq
 import itertools
@@ -6,14 +8,32 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from joblens.data.base.tasks import Ended, Failed, Happened, Lost, Message, RunStage, Task
-from joblens.data.base.worker_events import event
-from joblens.data.executor.pool import Pool
-from joblens.model.recipes.event import EventType, RecipeEvent
+from joblens.data.base.messages import Ended, Failed, Happened, Lost, Message, RunStage, Task, event
+from joblens.model.recipes.recipe import EventType, RecipeEvent
+
+
+class Pool(Protocol):
+    """Used by one thread. Every task that was handed over is answered by exactly one of Ended, Failed and
+    Lost, after the events it sent. A lost worker is replaced before the next task needs it."""
+
+    @property
+    def width(self) -> int:
+        """How many tasks can run at once."""
+
+    def submit(self, task: Task) -> None:
+        """At most `width` unanswered ones at a time."""
+
+    def messages(self, timeout_s: float) -> Sequence[Message]:
+        """What has come in, in order for each task; waits for something, but not longer than that."""
+
+    def close(self) -> None:
+        """Ends all workers at once, with what they are doing."""
+
 
 _LOOK_FOR_STOP_S = 0.2
 _FIRST_DELAY_S = 0.5  # before a failed task is tried again; doubled every time

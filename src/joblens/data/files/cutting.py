@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from joblens.data.files.datasets import DataFile
 from joblens.data.files.json_lines import line_ends
-from joblens.data.files.parquet_rows import row_groups, schema_of
+from joblens.data.files.partition_rows import row_groups, schema_of
 from joblens.data.files.pieces import cut_file
 from joblens.model.errors import InputError
 from joblens.model.recipes.recipe import Partition, RecipePlan, Slice

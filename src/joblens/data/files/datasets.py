@@ -1,10 +1,12 @@
-"""The files of a dataset."""
+"""Dataset files: discovery, format, and decompression."""
 
+import contextlib
 import difflib
 import glob
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any
 
 import msgspec
 from msgspec import Struct
@@ -168,7 +170,7 @@ def check_fields(files: Sequence[DataFile], columns: Sequence[str], needed: Sequ
 def _fields_seen(file: DataFile) -> tuple[set[str], set[str]]:
     """Names of all fields, and of those that are text in at least one row."""
     if file.format == "parquet":
-        from joblens.data.files.parquet_rows import is_text, schema_of
+        from joblens.data.files.partition_rows import is_text, schema_of
 
         try:
             schema = schema_of(file.path)
@@ -212,7 +214,7 @@ def csv_header(file: DataFile) -> list[str]:
 
 def _check_names(path: str, names: Sequence[str]) -> None:
     """Of the columns of a table."""
-    from joblens.data.base.rows import OWN_COLUMNS, STATS_PREFIX
+    from joblens.data.rows.batch import OWN_COLUMNS, STATS_PREFIX
 
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -230,10 +232,41 @@ def delimiter_of(file: DataFile | Slice) -> str:
 
 
 def _head(file: DataFile, size: int = _LOOKED_AT_BYTES) -> bytes:
-    from joblens.data.files.unpacking import opened
 
     try:
         with opened(file.path, file.compression) as stream:
             return bytes(stream.read(size))
     except (OSError, EOFError, ValueError) as error:
         raise InputError(f"{file.path} cannot be unpacked: {error}") from error
+
+
+@contextlib.contextmanager
+def opened(path: str, compression: str) -> Iterator[IO[bytes]]:
+    """What is in it, as a stream. OSError or EOFError while reading: it is damaged or torn."""
+    stream: Any
+    if compression == "gzip":
+        import gzip
+        import zlib
+
+        with gzip.open(path) as stream:
+            try:
+                yield stream
+            except zlib.error as error:
+                raise OSError(f"damaged: {error}") from error
+    elif compression == "zstd":
+        with zstd.open(path) as stream:
+            try:
+                yield stream
+            except zstd.ZstdError as error:
+                raise OSError(f"damaged: {error}") from error
+    else:
+        with open(path, "rb") as stream:
+            yield stream
+
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+__all__ = ["zstd"]

@@ -10,18 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from joblens.data.base.rows import ADDED
-from joblens.data.files.parquet_rows import batches_of
-from joblens.data.files.parquet_shapes import (
+from joblens.data.base.manifests import open_private
+from joblens.data.files.parquet_schema import (
+    PartManifest,
     Shape,
     ShapeFold,
     rows_of_lines,
     table_of_batch,
     table_of_rows,
 )
-from joblens.data.files.parts import PartManifest
-from joblens.data.files.piece_files import open_private
-from joblens.data.rows.added_fields import added_to
+from joblens.data.files.partition_rows import batches_of
+from joblens.data.rows.batch import ADDED, added_to
 
 _LINES_AT_ONCE = 4096
 _BYTES_AT_ONCE = 1 << 20  # of lines, or rows of a table, that become Python's values

@@ -6,11 +6,11 @@ from typing import Any, BinaryIO, Self
 import msgspec
 import xxhash
 
-from joblens.data.base.tasks import CutFile
+from joblens.data.base.manifests import open_private, piece_path
+from joblens.data.base.messages import CutFile
+from joblens.data.files.datasets import opened
 from joblens.data.files.json_lines import line_ends
-from joblens.data.files.piece_files import open_private, piece_path
 from joblens.data.files.rejects import Reject
-from joblens.data.files.unpacking import opened
 from joblens.files.private import make_private_folder
 from joblens.model.errors import InputError
 from joblens.model.recipes.recipe import RecipePlan, Slice
@@ -27,7 +27,7 @@ def cut_file(task: CutFile, plan: RecipePlan, folder: str, reject: Callable[[Rej
     limits = (plan.target_bytes, plan.rows_per_partition)
     try:
         if whole.format == "csv":
-            from joblens.data.files.csv_pieces import cut_csv
+            from joblens.data.files.table_pieces import cut_csv
 
             return cut_csv(whole, folder, limits, plan.columns, reject)
         if whole.format == "parquet":

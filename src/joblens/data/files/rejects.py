@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from joblens.data.base.reasons import encodable
+from joblens.files.atomic import write_whole
 from joblens.files.private import make_private_folder
-from joblens.files.whole import write_whole
 from joblens.model.jobs.details import OTHER_REASONS, RejectReason
 
 _MOST_REASONS = 20

@@ -180,7 +180,7 @@ def _head(file: DataFile) -> bytes:
     import gzip
     import zlib
 
-    from joblens.data.files.zstandard import zstd
+    from joblens.data.files.datasets import zstd
 
     opened = gzip.open if file.compression == "gzip" else zstd.open
     try:

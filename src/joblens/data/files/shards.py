@@ -1,12 +1,20 @@
-"""The files of an export: their names, which rows go into which, and lines copied into them."""
+"""Export shards: their names, which rows go where, and parts moved into them crash-safely."""
 
+import contextlib
 import errno
+import functools
 import os
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import xxhash
+from msgspec import Struct
 
+from joblens.data.base import manifests
 from joblens.data.files.json_lines import line_ends
+from joblens.data.files.parquet_schema import PartManifest, is_whole
+from joblens.files.atomic import whole_file
+from joblens.model.errors import JoblensError
 
 _COPIED_AT_ONCE = 1 << 20
 _KERNEL_CANNOT = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)
@@ -114,3 +122,214 @@ def _write_all(target: int, block: bytes) -> int:
     while left:
         left = left[os.write(target, left) :]
     return len(block)
+
+
+_READ_BYTES = 1 << 20
+
+
+class Region(Struct, frozen=True, array_like=True):
+    file: int
+    first: int
+    size_bytes: int
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    path: str  # of the part's own file
+    size_bytes: int
+    digest: str
+    regions: tuple[Region, ...]  # more than one where shards divide it
+
+
+class Layout(Struct, frozen=True, kw_only=True):
+    """Where every part has its place. Written down before the first of them is moved: where shards divide a
+    part can be seen only while it has its own file."""
+
+    paths: tuple[str, ...]
+    being_written: tuple[str, ...]
+    sizes: tuple[int, ...]
+    parts: tuple[Placed, ...]
+
+    def file_now(self, number: int) -> str:
+        """It may have come to its place already, just before the job was killed."""
+        before = self.being_written[number]
+        return before if os.path.exists(before) else self.paths[number]
+
+
+def is_there(part: PartManifest, journal: str) -> bool:
+    """In its own file or in its place in the export, as it was written."""
+    if is_whole(part):
+        return True
+    layout, by_path = _layout_in(journal)
+    placed = by_path.get(part.path)
+    return layout is not None and placed is not None and _is_of(placed, part) and _is_placed(layout, placed)
+
+
+def move_parts(
+    parts: Sequence[PartManifest],
+    paths: Sequence[str],
+    being_written: Sequence[str],
+    counts: Sequence[int],
+    journal: str,
+) -> None:
+    """Goes on from where it is. Every file is whole, under one of its two names, when this returns."""
+    layout = _layout_in(journal)[0]
+    if layout is not None and not _can_go_on(layout, parts, paths):
+        put_back(parts, journal)
+        layout = None
+    layout = layout or _begin(parts, paths, being_written, counts, journal)
+    try:
+        for placed in layout.parts:
+            _move(layout, placed)
+    except BaseException:
+        if all(_has_own_file(placed) for placed in layout.parts):
+            _forget(layout, journal)
+        raise
+
+
+def put_back(parts: Sequence[PartManifest], journal: str) -> None:
+    """Into files of their own, what was moved for an export that is not to be."""
+    layout, by_path = _layout_in(journal)
+    if layout is None:
+        return
+    for part in parts:
+        placed = by_path.get(part.path)
+        if placed is not None and _is_of(placed, part) and not _has_own_file(placed):
+            _put_back(layout, placed)
+    _forget(layout, journal)
+
+
+def forget_moved(journal: str) -> None:
+    """Of a job that begins anew."""
+    layout = _layout_in(journal)[0]
+    if layout is not None:
+        _forget(layout, journal)
+
+
+def _can_go_on(layout: Layout, parts: Sequence[PartManifest], paths: Sequence[str]) -> bool:
+    if layout.paths != tuple(paths) or len(layout.parts) != len(parts):
+        return False
+    pairs = zip(layout.parts, parts, strict=True)
+    if not all(placed.path == part.path and _is_of(placed, part) for placed, part in pairs):
+        return False
+    # A file that was in its place already is not written to any more.
+    gone = {number for number, path in enumerate(layout.being_written) if not os.path.exists(path)}
+    return not any(
+        region.file in gone
+        for placed in layout.parts
+        if gone and _has_own_file(placed)
+        for region in placed.regions
+    )
+
+
+def _begin(
+    parts: Sequence[PartManifest],
+    paths: Sequence[str],
+    being_written: Sequence[str],
+    counts: Sequence[int],
+    journal: str,
+) -> Layout:
+    regions: dict[str, list[Region]] = {part.path: [] for part in parts}
+    sizes: list[int] = []
+    for number, segments in enumerate(segments_of([(part.path, part.rows) for part in parts], counts)):
+        size = 0
+        for path, start, end in segments:
+            regions[path].append(Region(number, size, end - start))
+            size += end - start
+        sizes.append(size)
+    layout = Layout(
+        paths=tuple(paths),
+        being_written=tuple(being_written),
+        sizes=tuple(sizes),
+        parts=tuple(
+            Placed(
+                path=part.path,
+                size_bytes=part.size_bytes,
+                digest=part.digest,
+                regions=tuple(regions[part.path]),
+            )
+            for part in parts
+        ),
+    )
+    try:
+        for path, size in zip(being_written, sizes, strict=True):
+            target = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            try:
+                os.ftruncate(target, size)
+            finally:
+                os.close(target)
+        manifests.write_manifest(journal, layout)
+    except BaseException:
+        _forget(layout, journal)
+        raise
+    return layout
+
+
+def _move(layout: Layout, placed: Placed) -> None:
+    if not _has_own_file(placed):
+        if not _is_placed(layout, placed):
+            raise JoblensError(f"{placed.path} is lost, and its place in the export has something else")
+        return
+    start = 0
+    for region in placed.regions:
+        target = os.open(layout.being_written[region.file], os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.lseek(target, region.first, os.SEEK_SET)
+            copy_bytes(placed.path, target, start, start + region.size_bytes)
+        finally:
+            os.close(target)
+        start += region.size_bytes
+    os.unlink(placed.path)
+
+
+def _put_back(layout: Layout, placed: Placed) -> None:
+    with whole_file(placed.path) as being_written, open(being_written, "wb", buffering=0) as target:
+        for region in placed.regions:
+            end = region.first + region.size_bytes
+            copy_bytes(layout.file_now(region.file), target.fileno(), region.first, end)
+
+
+def _forget(layout: Layout, journal: str) -> None:
+    for path in (journal, *layout.being_written):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def _is_of(placed: Placed, part: PartManifest) -> bool:
+    return (placed.size_bytes, placed.digest) == (part.size_bytes, part.digest)
+
+
+def _has_own_file(placed: Placed) -> bool:
+    try:
+        return os.path.getsize(placed.path) == placed.size_bytes
+    except FileNotFoundError:
+        return False
+
+
+def _is_placed(layout: Layout, placed: Placed) -> bool:
+    digest = xxhash.xxh3_128()
+    try:
+        for region in placed.regions:
+            with open(layout.file_now(region.file), "rb", buffering=0) as file:
+                if os.fstat(file.fileno()).st_size != layout.sizes[region.file]:
+                    return False
+                at, end = region.first, region.first + region.size_bytes
+                while at < end and (block := os.pread(file.fileno(), min(_READ_BYTES, end - at), at)):
+                    digest.update(block)
+                    at += len(block)
+    except OSError:
+        return False
+    return digest.hexdigest() == placed.digest
+
+
+def _layout_in(journal: str) -> tuple[Layout | None, dict[str, Placed]]:
+    try:
+        found = os.stat(journal)
+    except OSError:
+        return None, {}
+    return _read_layout(journal, found.st_ino, found.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=1)
+def _read_layout(journal: str, _inode: int, _changed: int) -> tuple[Layout | None, dict[str, Placed]]:
+    layout = manifests.read_manifest(journal, Layout)
+    return layout, {placed.path: placed for placed in layout.parts} if layout else {}

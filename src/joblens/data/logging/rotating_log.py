@@ -1,6 +1,4 @@
-"""A log file that is put aside, compressed, when it has reached its size. Any number of processes may write
-to it: every message is one write to a file opened for appending, under a shared lock, and only who holds the
-lock alone puts the file aside."""
+"""Rotating log files: bounded size, compressed, safe for several processes; logging handlers on them."""
 
 import contextlib
 import errno
@@ -9,8 +7,10 @@ import gzip
 import logging
 import os
 import shutil
+from collections.abc import Callable
 
-from joblens.files.private import open_to_append
+from joblens.files.private import make_private_folder, open_to_append
+from joblens.model.errors import InputError
 
 _FAST = 1  # compression level: the process that logs waits for it
 
@@ -133,3 +133,95 @@ class RotatingLog(logging.Handler):
         with self.lock or contextlib.nullcontext():
             self._file.close()
         super().close()
+
+
+_FORMAT = "%(asctime)s.%(msecs)03d | %(levelname)-8s | %(place)s - %(message)s"
+_TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
+_BYTES_PER_MB = 1024 * 1024
+
+# Beside the main file: what is only of interest when one looks for it.
+_OF_ONE_LEVEL: dict[str, Callable[[int], bool]] = {
+    "DEBUG": lambda level: level == logging.DEBUG,
+    "WARNING": lambda level: level == logging.WARNING,
+    "ERROR": lambda level: level >= logging.ERROR,
+}
+
+
+def setup_logger(
+    save_dir: str | os.PathLike[str],
+    filename: str = "log.txt",
+    max_log_size_mb: float = 100,
+    backup_count: int = 5,
+    *,
+    level: str = "INFO",
+) -> logging.Logger:
+    """Messages of all loggers of this program go to `filename` in that folder, from `level` up, and those of
+    the levels debug, warning and error also to files of their own (`log_DEBUG.txt`, …). A file that has
+    reached its size is compressed and put aside; the newest `backup_count` of those are kept. Several
+    processes may write to the same files. Called again for the same file, it only takes the new sizes."""
+    _check(filename, max_log_size_mb, backup_count, level)
+    folder = os.path.abspath(os.fspath(save_dir))
+    try:
+        make_private_folder(folder)
+        handlers = _handlers(folder, filename, int(max_log_size_mb * _BYTES_PER_MB), backup_count, level)
+    except OSError as error:
+        raise InputError(f"logs cannot be written to {folder}: {error.strerror}") from error
+    root = logging.getLogger()
+    _remove(root, {handler.path for handler in handlers})
+    _keep_quiet(root)
+    for handler in handlers:
+        root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    return root
+
+
+def _check(filename: str, max_log_size_mb: float, backup_count: int, level: str) -> None:
+    if not filename or os.path.basename(filename) != filename:
+        raise InputError(f"filename is the name of a file, without a folder, not '{filename}'")
+    if max_log_size_mb <= 0:
+        raise InputError(f"max_log_size_mb must be above 0, not {max_log_size_mb}")
+    if backup_count < 0:
+        raise InputError(f"backup_count must be 0 or more, not {backup_count}")
+    if level not in logging.getLevelNamesMapping():
+        raise InputError(f"there is no level '{level}': DEBUG, INFO, WARNING, ERROR or CRITICAL")
+
+
+def _handlers(folder: str, filename: str, most_bytes: int, backups: int, level: str) -> list[RotatingLog]:
+    path = os.path.join(folder, filename)
+    stem, ending = os.path.splitext(path)
+    main = RotatingLog(path, most_bytes, backups)
+    main.setLevel(level)
+    made = [main]
+    for name, is_wanted in _OF_ONE_LEVEL.items():
+        handler = RotatingLog(f"{stem}_{name}{ending}", most_bytes, backups)
+        handler.addFilter(_level_filter(is_wanted))
+        made.append(handler)
+    for handler in made:
+        handler.setFormatter(_Lines(_FORMAT, _TIME_FORMAT))
+    return made
+
+
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        # What a job itself tells comes from no line of a program that anybody would look up.
+        record.place = f"{record.name}:{record.lineno}" if record.lineno else record.name
+        return super().format(record)
+
+
+def _level_filter(is_wanted: Callable[[int], bool]) -> Callable[[logging.LogRecord], bool]:
+    return lambda record: is_wanted(record.levelno)
+
+
+def _remove(root: logging.Logger, paths: set[str]) -> None:
+    for handler in list(root.handlers):
+        if isinstance(handler, RotatingLog) and handler.path in paths:
+            root.removeHandler(handler)
+            handler.close()
+
+
+def _keep_quiet(root: logging.Logger) -> None:
+    """The root logger lets everything through from now on; handlers that relied on it to hold debug messages
+    back do so themselves."""
+    for handler in root.handlers:
+        if not isinstance(handler, RotatingLog) and handler.level < root.level:
+            handler.setLevel(root.level)

@@ -1,8 +1,9 @@
-"""What a partition leaves on disk so that nothing finished is done again.
+"""Checkpoints of a partition: finished work on disk, verified by the content of its arrays.
 
 A *delta* says what operators changed since the checkpoint before it: which rows are left, and the new values
 of the rows they changed. Deltas form a chain from the source on; each names the one it stands on, so that one
-that does not fit is never applied. A *whole* state is written where partitions meet."""
+that does not fit is never applied. A *whole* state is written where partitions meet.
+"""
 
 import itertools
 import os
@@ -17,15 +18,94 @@ from msgspec import Struct
 
 from joblens.data.base.manifests import digest_of, digest_of_all
 from joblens.data.base.op_usage import note_mapped
-from joblens.data.base.rows import LINE, Rows
-from joblens.data.files.parts import PartManifest
-from joblens.data.rows.array_content import content_of
-from joblens.data.rows.batch_pieces import joined_in_place
-from joblens.data.rows.partition import PartitionState
+from joblens.data.files.parquet_schema import PartManifest
+from joblens.data.rows.batch import LINE, Rows
+from joblens.data.rows.partition import PartitionState, joined_in_place
+from joblens.files.atomic import whole_file, write_whole
 from joblens.files.private import make_private_folder
-from joblens.files.whole import whole_file, write_whole
 from joblens.model.jobs.details import RejectReason
 from joblens.model.recipes.recipe import OperatorCall
+
+
+def content_of(array: Any) -> Iterator[Any]:
+    """Pieces to be hashed one after the other. Their sizes follow from the type and the pieces before, so
+    that different values never give the same bytes."""
+    yield len(array).to_bytes(8, "little")
+    yield array.null_count.to_bytes(8, "little")
+    if array.null_count:
+        yield _values(pc.is_valid(array).cast(pa.uint8()), 1)
+        try:
+            array = array.drop_null()
+        except pa.ArrowNotImplementedError:
+            yield _slowly(array)
+            return
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        yield from content_of(array.storage)
+    elif pa.types.is_dictionary(kind):
+        yield from content_of(array.dictionary_decode())
+    elif pa.types.is_struct(kind):
+        for field in array.flatten():
+            yield from content_of(field)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        yield from _content_of_lists(array)
+    elif _is_bytes(kind):
+        yield from _content_of_bytes(array)
+    elif pa.types.is_boolean(kind):
+        yield _values(array.cast(pa.uint8()), 1)
+    elif pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
+        yield _values(array, kind.bit_width // 8)
+    else:
+        yield _slowly(array)
+
+
+def _slowly(array: Any) -> bytes:
+    """Of rare types."""
+    return repr(array.to_pylist()).encode(errors="surrogatepass")
+
+
+def _is_bytes(kind: Any) -> bool:
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+        )
+    )
+
+
+def _values(array: Any, width: int) -> Any:
+    buffer = array.buffers()[1]
+    return b"" if buffer is None else buffer.slice(array.offset * width, len(array) * width)
+
+
+def _content_of_bytes(array: Any) -> Iterator[Any]:
+    if not len(array):
+        return
+    is_large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    width = np.int64 if is_large else np.int32
+    offsets = np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + len(array) + 1]
+    yield np.diff(offsets).tobytes()
+    data = array.buffers()[2]
+    if data is not None:
+        yield data.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+
+
+def _content_of_lists(array: Any) -> Iterator[Any]:
+    """Without nulls: all lengths, then all values one behind the other."""
+    if not len(array):
+        return
+    if pa.types.is_map(array.type):
+        offsets = np.asarray(array.offsets)[: len(array) + 1]
+        yield np.diff(offsets).tobytes()
+        for values in (array.keys, array.items):
+            yield from content_of(values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
+        return
+    yield from content_of(pc.list_value_length(array))
+    yield from content_of(array.flatten())
+
 
 _ALIVE = "alive"
 _IDS = "__ids__"

@@ -1,28 +1,131 @@
-"""One operator on one partition."""
+"""Operator run on one partition, with rows on which it fails isolated."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
-from joblens.data.base.operator import Filter, GlobalOperator, Mapper, Operator
-from joblens.data.base.reasons import OF_AN_OPERATOR
-from joblens.data.base.rows import LINE, STATS_PREFIX
-from joblens.data.files.reading import places_of
+from joblens.data.base.operator import Filter, GlobalOperator, Mapper, Operator, RowErrors
+from joblens.data.base.reasons import OF_AN_OPERATOR, reason_with_line
+from joblens.data.files.partition_rows import places_of
 from joblens.data.files.rejects import Reject, told_place
-from joblens.data.partition.rejects import RejectsOfPartition
+from joblens.data.partition.report import RejectsOfPartition
 from joblens.data.partition.tracing import Tracer
 from joblens.data.partition.worker_context import WorkerContext
-from joblens.data.rows import bad_rows
-from joblens.data.rows.added_fields import whole_rows
-from joblens.data.rows.bad_rows import Worked, work_on
-from joblens.data.rows.batch_pieces import mapped_in_pieces, stats_in_pieces
-from joblens.data.rows.partition import PartitionState
+from joblens.data.rows.batch import LINE, STATS_PREFIX, whole_rows
+from joblens.data.rows.partition import PartitionState, mapped_in_pieces, stats_in_pieces
 from joblens.data.rows.ranges import as_compared
-from joblens.model.errors import BadRow
+from joblens.model.errors import BadRow, BrokenOperator
 from joblens.model.recipes.recipe import OperatorCall, Partition
+
+# Fewer rows say nothing about an operator.
+_ENOUGH_ROWS = 20
+_NEARLY_ALL = 0.9
+
+
+class Worked(Struct, frozen=True, eq=False):
+    result: Any  # of the rows that are left; None: there are none
+    reasons: dict[int, str]  # of the others, by their place in the batch
+
+
+def work_on(
+    batch: Any,
+    function: Callable[[Any], Any],
+    join: Callable[[Sequence[Any]], Any],
+    not_of_rows: tuple[type[BaseException], ...] = (MemoryError,),
+) -> Worked:
+    """Bad rows are found by halves: few of them among many cost little. `join` puts the results of pieces
+    together. Errors that are `not_of_rows` are raised: they say nothing about a row."""
+    try:
+        return Worked(function(batch), {})
+    except RowErrors as error:
+        return _without(batch, error.reasons, function, join, not_of_rows)
+    except not_of_rows:
+        raise
+    except OF_AN_OPERATOR as error:  # whatever it is, it is about a row of the batch
+        if batch.num_rows <= 1:
+            return Worked(None, {0: reason_with_line(error)} if batch.num_rows else {})
+        half = batch.num_rows // 2
+        one = work_on(batch.slice(0, half), function, join, not_of_rows)
+        other = work_on(batch.slice(half), function, join, not_of_rows)
+        reasons = one.reasons | {half + place: reason for place, reason in other.reasons.items()}
+        results = [piece.result for piece in (one, other) if piece.result is not None]
+        return Worked(join(results) if results else None, reasons)
+
+
+def _without(
+    batch: Any,
+    bad: dict[int, str],
+    function: Callable[[Any], Any],
+    join: Any,
+    not_of_rows: tuple[type[BaseException], ...],
+) -> Worked:
+    places = np.delete(np.arange(batch.num_rows), sorted(bad))
+    if not len(places):
+        return Worked(None, bad)
+    again = work_on(batch.take(pa.array(places)), function, join, not_of_rows)
+    return Worked(again.result, bad | {int(places[place]): text for place, text in again.reasons.items()})
+
+
+def check_operator(name: str, rows: int, reasons: dict[int, str]) -> None:
+    """Raises BrokenOperator. `reasons` are of the rows that it failed on, of so many that it was given."""
+    if rows < _ENOUGH_ROWS or len(reasons) < _NEARLY_ALL * rows:
+        return
+    kinds = Counter(reason.partition(":")[0] for reason in reasons.values())
+    kind, count = kinds.most_common(1)[0]
+    if count >= _NEARLY_ALL * rows:
+        example = next(reason for reason in reasons.values() if reason.partition(":")[0] == kind)
+        raise BrokenOperator(f"{name} fails on {count} of {rows} rows: {example}")
+
+
+def first_bad(batch: Any, function: Callable[[Any], Any], error: BaseException) -> int | None:
+    """The place of the first row that the function fails on, having failed on all of them together; None: on
+    each one by itself it does not."""
+    if isinstance(error, RowErrors):
+        return min(error.reasons, default=None)
+    first, end = 0, batch.num_rows
+    while end - first > 1:
+        half = (first + end) // 2
+        if _fails(function, batch.slice(first, half - first)):
+            end = half
+        else:
+            first = half
+    return first if end > first and _fails(function, batch.slice(first, 1)) else None
+
+
+def _fails(function: Callable[[Any], Any], batch: Any) -> bool:
+    try:
+        function(batch)
+    except OF_AN_OPERATOR:
+        return True
+    return False
+
+
+def reason_at(place: int | None, error: BaseException) -> str:
+    if isinstance(error, RowErrors) and place is not None:
+        return error.reasons[place]
+    return reason_with_line(error)
+
+
+def keeping(count: int, bad: dict[int, str]) -> Any:
+    """A mask without the bad ones."""
+    mask = np.ones(count, dtype=bool)
+    mask[list(bad)] = False
+    return mask
+
+
+def joined_batches(batches: Sequence[Any]) -> Any:
+    table = pa.Table.from_batches(list(batches)).combine_chunks()
+    pieces = table.to_batches()
+    return pieces[0] if pieces else batches[0]
+
+
+def joined_stats(pieces: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {name: pa.concat_arrays([piece[name] for piece in pieces]) for name in pieces[0]}
 
 
 class OperatorRun:
@@ -59,7 +162,7 @@ class OperatorRun:
                 raise ValueError(f"{call.name} made {result.num_rows} rows of {piece.num_rows}")
             return result
 
-        worked = self._worked(state, call, mapped_in_pieces(mapped), bad_rows.joined_batches)
+        worked = self._worked(state, call, mapped_in_pieces(mapped), joined_batches)
         self._reject(state, worked.reasons, call)
         if worked.result is not None:
             before = state.with_lines() if self.tracer.is_on else None
@@ -89,10 +192,10 @@ class OperatorRun:
             except Exception:  # noqa: BLE001, S110 - those rows may be why: again without them
                 pass
         stats = stats_in_pieces(operator.stats)
-        return self._worked(state, call, stats, bad_rows.joined_stats)
+        return self._worked(state, call, stats, joined_stats)
 
     def signatures(self, state: PartitionState, operator: GlobalOperator, call: OperatorCall) -> Any:
-        worked = self._worked(state, call, operator.signatures, bad_rows.joined_batches)
+        worked = self._worked(state, call, operator.signatures, joined_batches)
         self._reject(state, worked.reasons, call)
         if worked.result is None:
             return operator.signatures(self._batch(state, call).slice(0, 0))
@@ -111,20 +214,20 @@ class OperatorRun:
         batch = self._batch(state, call)
         if self._recipe.skip_op_error and not self._recipe.is_strict:
             worked = work_on(batch, function, join, self._not_of_rows)
-            bad_rows.check_operator(call.name, batch.num_rows, worked.reasons)
+            check_operator(call.name, batch.num_rows, worked.reasons)
             return worked
         try:
             return Worked(function(batch), {})
         except MemoryError:
             raise
         except OF_AN_OPERATOR as error:
-            raise self._told(state, call, bad_rows.first_bad(batch, function, error), error) from error
+            raise self._told(state, call, first_bad(batch, function, error), error) from error
 
     def _told(
         self, state: PartitionState, call: OperatorCall, place: int | None, error: BaseException
     ) -> BadRow:
         """That the job cannot go on, by the first row that it cannot go on with."""
-        reason = bad_rows.reason_at(place, error)
+        reason = reason_at(place, error)
         if place is None:
             return BadRow(f"{call.name}: {reason}")
         origin = self._places([int(state.ids[place])])[0]
@@ -149,7 +252,7 @@ class OperatorRun:
             for number, (place, origin) in enumerate(zip(places, origins, strict=True))
         ]
         self._rejects.add(told, call)
-        state.drop(bad_rows.keeping(len(state.ids), reasons))
+        state.drop(keeping(len(state.ids), reasons))
         state.compact()
 
 

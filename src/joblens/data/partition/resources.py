@@ -5,11 +5,10 @@ import os
 from typing import Any
 
 from joblens.analysis.recipes.partition_sizing import optimal_workers, usable_cores
-from joblens.model.recipes.resources import ClusterResources, LocalResources
+from joblens.model.recipes.recipe import ClusterResources, LocalResources
 from joblens.model.values.units import GIB
 from joblens.probes.cgroup.layout import read_layout
-from joblens.probes.host.free_memory import free_memory_bytes
-from joblens.probes.host.machine import usable_cpus, usable_gpus, usable_memory_bytes
+from joblens.probes.host.capacity import free_memory_bytes, usable_cpus, usable_gpus, usable_memory_bytes
 
 
 class ResourceDetector:

@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from joblens.data.base import manifests
 from joblens.data.base.job_folder import JobFolder
-from joblens.data.base.rows import LINE
-from joblens.data.files.moving import is_there
+from joblens.data.files.shards import is_there
 from joblens.data.partition import checkpoints
 from joblens.data.partition.checkpoints import (
     DeltaManifest,
@@ -21,8 +20,9 @@ from joblens.data.partition.checkpoints import (
     MasksManifest,
     StageManifest,
 )
+from joblens.data.rows.batch import LINE
 from joblens.data.rows.partition import PartitionState
-from joblens.files.whole import BEING_WRITTEN
+from joblens.files.atomic import BEING_WRITTEN
 from joblens.model.errors import JoblensError
 from joblens.model.recipes.recipe import RecipePlan, Stage
 

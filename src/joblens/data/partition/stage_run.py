@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 
 from joblens.data.base import manifests
+from joblens.data.base.messages import Emit, RunStage
 from joblens.data.base.op_usage import Meter
 from joblens.data.base.operator import GlobalOperator
-from joblens.data.base.tasks import RunStage
-from joblens.data.base.worker_events import Emit
-from joblens.data.files.exporting import part_ending, write_pieces
-from joblens.data.files.moving import is_there
-from joblens.data.files.reading import read_partition
+from joblens.data.files.export import part_ending, write_pieces
+from joblens.data.files.partition_rows import read_partition
 from joblens.data.files.rejects import Reject, line_of, told_place
+from joblens.data.files.shards import is_there
 from joblens.data.partition import checkpoints, restoring
 from joblens.data.partition.checkpoints import (
     DeltaManifest,
@@ -23,15 +22,13 @@ from joblens.data.partition.checkpoints import (
     StageManifest,
 )
 from joblens.data.partition.operator_run import OperatorRun
-from joblens.data.partition.rejects import RejectsOfPartition
-from joblens.data.partition.report import PartitionReport
+from joblens.data.partition.report import PartitionReport, RejectsOfPartition
 from joblens.data.partition.restoring import Met, Restored
 from joblens.data.partition.worker_context import WorkerContext
 from joblens.data.rows.partition import PartitionState
 from joblens.files.private import make_private_folder
 from joblens.model.errors import BadRow, JoblensError
-from joblens.model.recipes.event import Step
-from joblens.model.recipes.recipe import OperatorCall
+from joblens.model.recipes.recipe import OperatorCall, Step
 
 
 class StageRun:

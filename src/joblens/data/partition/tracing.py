@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from joblens.data.base.job_folder import JobFolder
-from joblens.data.base.rows import LINE
+from joblens.data.rows.batch import LINE, Change, Row, decoded_rows
 from joblens.data.rows.partition import PartitionState
-from joblens.data.rows.row_changes import Change, Row, decoded_rows
+from joblens.files.atomic import write_whole
 from joblens.files.private import make_private_folder
-from joblens.files.whole import write_whole
 from joblens.model.recipes.recipe import OperatorCall, Recipe
 
 

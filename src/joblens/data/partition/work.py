@@ -11,26 +11,35 @@ import pyarrow as pa
 
 from joblens.data.base import manifests
 from joblens.data.base.job_folder import JobFolder
+from joblens.data.base.manifests import is_piece_whole
+from joblens.data.base.messages import (
+    Assemble,
+    CutFile,
+    Decide,
+    Emit,
+    Ended,
+    Failed,
+    Happened,
+    RunStage,
+    Task,
+    step_event,
+)
 from joblens.data.base.op_usage import Meter
+from joblens.data.base.process_setup import return_large_blocks
 from joblens.data.base.reasons import encodable, message_of, with_place
-from joblens.data.base.tasks import Assemble, CutFile, Decide, Ended, Failed, Happened, RunStage, Task
-from joblens.data.base.worker_events import Emit, step_event
-from joblens.data.files import exporting
+from joblens.data.files import export as exporting
 from joblens.data.files.cutting import cut_file
-from joblens.data.files.piece_files import is_piece_whole
 from joblens.data.files.rejects import Reject, RejectsFile, told_place
 from joblens.data.logging.operator_output import kept_output
-from joblens.data.partition import deciding
+from joblens.data.partition import global_operator
 from joblens.data.partition.checkpoints import FinishedPart
-from joblens.data.partition.heap import return_large_blocks
 from joblens.data.partition.report import rows_rejected
 from joblens.data.partition.stage_run import StageRun
 from joblens.data.partition.worker_context import WorkerContext
 from joblens.files.private import make_private_folder
 from joblens.model.errors import BadRow, BrokenOperator, InputError, JoblensError
 from joblens.model.jobs.details import RejectReason
-from joblens.model.recipes.event import Step
-from joblens.model.recipes.recipe import RecipePlan, Slice
+from joblens.model.recipes.recipe import RecipePlan, Slice, Step
 
 _workshops: dict[str, WorkerContext] = {}  # by job: one process of a cluster may work for several
 
@@ -66,7 +75,7 @@ def carry_out(task: Task, plan: RecipePlan, emit: Emit) -> dict[str, Any]:
                 return _cut(workshop, task, emit)
             case Decide():
                 with _output_kept(workshop, None):
-                    return deciding.decide(workshop, task, emit)
+                    return global_operator.decide(workshop, task, emit)
             case Assemble():
                 return _assemble(workshop, task, emit)
     finally:

@@ -1,23 +1,207 @@
-"""Operators by name: the built-in ones, those of a recipe's own files, and those of installed packages."""
+"""Operator lookup by name, and the check of parameters against the operator's class."""
 
 import importlib
-from collections.abc import Sequence
+import inspect
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct
 
 from joblens.data.base.operator import Filter, GlobalOperator, Mapper, Operator, OperatorContext
 from joblens.data.operators import MODULES
 from joblens.data.registry import user_operators
-from joblens.data.registry.parameters import (
-    INDEX_KEY,
-    KEYS,
-    RANGE_SETTINGS,
-    WITHOUT_EFFECT,
-    ParameterProblem,
-    check_parameters,
-    converted,
-)
 from joblens.model.errors import MissingExtra, RecipeError, UnknownOperator, how_to_install
 from joblens.model.recipes.recipe import OperatorCall
-from joblens.spec.formats.words import nearest_word
+from joblens.plan.workflows.plan_document import is_kept_exactly
+from joblens.spec.formats.positions import nearest_word, shown
+
+# Every operator takes the field it works on; filters also take how their range is to be read.
+KEYS = ("text_key", "image_key", "audio_key", "video_key")
+INDEX_KEY = "index_key"  # a field for the number of each row, as the operator finds it
+RANGE_SETTINGS = ("min_closed_interval", "max_closed_interval", "reversed_range")
+
+# Known to other systems' operators, about how and where they run. They change no row, and nothing here.
+WITHOUT_EFFECT = frozenset({
+    "accelerator", "adaptive_batching", "auto_op_parallelism", "batch_mode", "batch_size", "cpu_required",
+    "gpu_required", "history_key", "image_bytes_key", "instruction_key", "mem_required",
+    "memory", "num_cpus", "num_gpus", "num_proc", "prompt_key", "query_key", "ray_execution_mode",
+    "response_key", "runtime_env", "skip_op_error", "stats_export_path", "system_key", "turbo", "work_dir",
+})  # fmt: skip
+
+# msgspec's limits: "Expected `int` >= 1", "Expected `array` of length <= 3 - at `$[0]`"
+_LIMIT = re.compile(r"(of length )?(>=|<=|>|<) (\S+)")
+_LIMIT_WORDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+_MOST_DIGITS = 18
+
+
+class Parameter(Struct, frozen=True):
+    name: str
+    type: Any
+    default: Any = UNSET  # UNSET: it has to be given
+
+
+class ParameterProblem(Struct, frozen=True):
+    """`parameter` is None where one is missing: there is no place in the recipe that it could stand for."""
+
+    parameter: str | None
+    message: str
+
+
+def parameters_of(kind: type[Operator]) -> dict[str, Parameter]:
+    """Its own ones, as `__init__` has them, without those that every operator takes."""
+    if kind.__init__ is object.__init__:
+        return {}
+    found: dict[str, Parameter] = {}
+    for given in list(inspect.signature(kind.__init__, eval_str=True).parameters.values())[1:]:
+        if given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD):
+            continue
+        wanted = Any if given.annotation is given.empty else given.annotation
+        default = UNSET if given.default is given.empty else given.default
+        found[given.name] = Parameter(given.name, wanted, default)
+    return found
+
+
+def shared_parameters(kind: type[Operator]) -> tuple[str, ...]:
+    return (*KEYS, *RANGE_SETTINGS) if issubclass(kind, Filter) else KEYS
+
+
+def check_parameters(name: str, kind: type[Operator], given: Mapping[str, Any]) -> list[ParameterProblem]:
+    """All that is wrong with them, in the order they were written."""
+    own = parameters_of(kind)
+    problems = [
+        ParameterProblem(parameter, message)
+        for parameter, value in given.items()
+        if (message := _problem(name, kind, parameter, value))
+    ]
+    if not problems:
+        problems = list(_empty_ranges(name, given))
+    # One that was only misspelled is not told again as missing.
+    meant = {nearest_word(parameter, own) for parameter in given if parameter not in own}
+    missing = [parameter.name for parameter in own.values() if parameter.default is UNSET]
+    problems += [
+        ParameterProblem(None, f"{name} needs the parameter '{parameter}'")
+        for parameter in missing
+        if parameter not in given and parameter not in meant
+    ]
+    return problems
+
+
+def _empty_ranges(name: str, given: Mapping[str, Any]) -> Iterator[ParameterProblem]:
+    """Such filters would drop every row."""
+    for parameter, least in given.items():
+        other = f"max_{parameter.removeprefix('min_')}"
+        most = given.get(other)
+        is_range = parameter.startswith("min_") and isinstance(least, int | float)
+        if is_range and isinstance(most, int | float) and least > most and not given.get("reversed_range"):
+            said = f"{name}: '{parameter}' is {shown(least)}, more than '{other}', {shown(most)}: no row fits"
+            yield ParameterProblem(parameter, said)
+
+
+def converted(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Checked ones, as the class wants them: a list may become a tuple, a whole number a float."""
+    own = parameters_of(kind)
+    return {
+        name: value if _is_no_bound(kind, name, value) else _convert(value, own[name].type)
+        for name, value in given.items()
+        if name in own
+    }
+
+
+def type_name(wanted: Any) -> str:
+    """As people say it: `int`, `str or nothing`, `list of int`."""
+    if wanted is Any:
+        return "anything"
+    if wanted is None or wanted is type(None):
+        return "nothing"
+    parts = getattr(wanted, "__args__", ())
+    origin = getattr(wanted, "__origin__", None)
+    if hasattr(wanted, "__metadata__"):  # Annotated: the type and what it is limited to
+        return type_name(origin)
+    if origin is dict:
+        return "mapping"
+    if origin in (list, tuple, set, frozenset) and parts:
+        return f"list of {type_name(parts[0])}"
+    if origin is Literal:
+        return " or ".join(repr(part) for part in parts)
+    if parts and not isinstance(wanted, type):
+        return " or ".join(type_name(part) for part in parts)
+    return str(getattr(wanted, "__name__", wanted))
+
+
+def _problem(name: str, kind: type[Operator], parameter: str, value: Any) -> str:
+    own = parameters_of(kind)
+    if parameter in own:
+        return "" if _is_no_bound(kind, parameter, value) else _wrong_value(name, own[parameter], value)
+    if parameter in shared_parameters(kind):
+        wanted = bool if parameter in RANGE_SETTINGS else str
+        return _wrong_value(name, Parameter(parameter, wanted), value)
+    if parameter == INDEX_KEY:
+        return _wrong_value(name, Parameter(parameter, str | None), value)
+    if parameter in WITHOUT_EFFECT:
+        return ""
+    near = nearest_word(parameter, (*own, *shared_parameters(kind)))
+    hint = f"; did you mean '{near}'?" if near else ""
+    takes = f" (it takes {', '.join(own)})" if own else " (it takes none)"
+    return f"{name} has no parameter '{parameter}'{hint}{takes}"
+
+
+def _is_no_bound(kind: type[Operator], parameter: str, value: Any) -> bool:
+    """`min_ratio: null`: a filter of ours without that bound."""
+    is_ours = kind.__module__.startswith("joblens.data.operators.")
+    return value is None and is_ours and issubclass(kind, Filter) and parameter.startswith(("min_", "max_"))
+
+
+def _wrong_value(name: str, parameter: Parameter, value: Any) -> str:
+    must = f"{name}: '{parameter.name}' must be"
+    if isinstance(value, float) and math.isnan(value):
+        return f"{must} {type_name(parameter.type)}, not .nan: nothing compares with that"
+    try:
+        _convert(value, parameter.type)
+    except (msgspec.ValidationError, OverflowError) as error:
+        limit = _limit(str(error))
+        if limit and "`$[" in str(error):  # of something inside
+            limit = f"{type_name(parameter.type)}, each {limit}"
+        return f"{must} {limit or type_name(parameter.type)}, not {shown(value)}"
+    if not is_kept_exactly(value):
+        return f"{must} {_keepable(parameter, value)}"
+    return ""
+
+
+def _limit(said: str) -> str:
+    found = _LIMIT.search(said)
+    if found is None:
+        return ""
+    is_length, sign, bound = found.groups()
+    return f"{'a list of ' if is_length else ''}{_LIMIT_WORDS[sign]} {bound.removesuffix('.0')}"
+
+
+def _keepable(parameter: Parameter, value: Any) -> str:
+    if isinstance(value, int):
+        return f"a number of at most {_MOST_DIGITS} digits, not {shown(value)}"
+    return f"{type_name(parameter.type)} that a file can hold, not {shown(value)}"
+
+
+def _convert(value: Any, wanted: Any) -> Any:
+    try:
+        return msgspec.convert(value, wanted)
+    except TypeError:  # a type that only its author can check
+        return value
+    except msgspec.ValidationError:
+        if not isinstance(value, float):
+            raise
+    return msgspec.convert(_whole(value), wanted)
+
+
+def _whole(value: float) -> int | float:
+    """1e6 and .inf are fair ways to write a number where a whole one is wanted."""
+    if math.isinf(value):
+        return sys.maxsize if value > 0 else -sys.maxsize
+    return int(value) if value.is_integer() else value
+
 
 _DATA_EXTRA = ("ftfy", "numpy", "pyarrow", "regex", "selectolax", "xxhash")
 _ROW_INDEX = "row_index_selector"

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from joblens.data.base.operator import Filter, Mapper, Operator, RowErrors
 from joblens.data.base.reasons import OF_AN_OPERATOR, reason_with_line
-from joblens.data.base.rows import LINE
-from joblens.data.rows.row_changes import Change, Row, decoded_rows, put_back, snapshot, thawed
+from joblens.data.rows.batch import LINE, Change, Row, decoded_rows, put_back, snapshot, thawed
 from joblens.model.errors import RecipeError
 
 _BY_PLACE = (

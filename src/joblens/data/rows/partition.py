@@ -1,14 +1,212 @@
-"""One partition while a worker brings it through operators."""
+"""Partition in memory while operators work on it, piece by piece."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from joblens.data.base.rows import LINE, Rows, with_column
-from joblens.data.rows.batch_pieces import is_same_array, rows_of_a_piece
+from joblens.data.base.operator import RowErrors
+from joblens.data.rows.batch import LINE, Rows, with_column
+
+PIECE_BYTES = 2 << 20
+_IN_PLACE = (pa.large_string(), pa.large_binary())
+
+
+class _NoOneShape(Exception):
+    """Pieces came back with other columns than the ones before them."""
+
+
+def mapped_in_pieces(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """For functions from batches to batches of as many rows."""
+
+    def mapped(batch: Any) -> Any:
+        pieces = _pieces(batch)
+        if len(pieces) == 1:
+            return function(batch)
+        try:
+            whole = _mapped(batch, pieces, function)
+        except _NoOneShape:  # only the whole tells what a column is
+            return function(batch)
+        # What the pieces were held in would stay with the process otherwise.
+        pa.default_memory_pool().release_unused()
+        return whole
+
+    return mapped
+
+
+def stats_in_pieces(function: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str, Any]]:
+    """For functions from batches to columns of numbers."""
+
+    def stats(batch: Any) -> dict[str, Any]:
+        pieces = _pieces(batch)
+        if len(pieces) == 1:
+            return function(batch)
+        found = list(_results(pieces, function))
+        return {name: pa.concat_arrays([piece[name] for piece in found]) for name in found[0]}
+
+    return stats
+
+
+def rows_of_a_piece(rows: int, size: int) -> int:
+    """Of so many rows of that size together; all of them where they are little more than a piece."""
+    return max(1, rows if size <= PIECE_BYTES * 1.5 else rows * PIECE_BYTES // size)
+
+
+def _pieces(batch: Any) -> list[Any]:
+    rows = rows_of_a_piece(batch.num_rows, batch.nbytes)
+    return [batch.slice(first, rows) for first in range(0, max(1, batch.num_rows), rows)]
+
+
+def _results(pieces: list[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
+    """Raises RowErrors of all pieces together, by their places in the batch."""
+    reasons: dict[int, str] = {}
+    before = 0
+    for piece in pieces:
+        try:
+            result = function(piece)
+        except RowErrors as error:
+            reasons |= {before + place: reason for place, reason in error.reasons.items()}
+        else:
+            if not reasons:
+                yield result
+        before += piece.num_rows
+    if reasons:
+        raise RowErrors(reasons)
+
+
+def _mapped(batch: Any, pieces: list[Any], function: Callable[[Any], Any]) -> Any:
+    columns: dict[str, _Column] = {}
+    for piece, result in zip(pieces, _results(pieces, function), strict=True):
+        if not columns:
+            before = {name: [batch.column(name)] for name in batch.schema.names}
+            columns = {field.name: _Column(field.type, before.get(field.name, [])) for field in result.schema}
+        if result.schema.names != list(columns):
+            raise _NoOneShape
+        for name, values in zip(columns, result.columns, strict=True):
+            is_new = name not in piece.schema.names
+            columns[name].add(values, is_same=not is_new and is_same_array(piece.column(name), values))
+    return _batch_of(columns)
+
+
+def joined_in_place(batches: Sequence[Any], changed: Callable[[int, Any], Any]) -> Any:
+    """Batches of the same columns, at least one, as a single one; `changed` is called with where each begins
+    and the batch itself, and may leave rows out."""
+    columns = {
+        field.name: _Column(field.type, [each.column(field.name) for each in batches], is_kept=False)
+        for field in batches[0].schema
+    }
+    before = 0
+    for batch in batches:
+        for column, values in zip(columns.values(), changed(before, batch).columns, strict=True):
+            column.add(values, is_same=False)
+        before += batch.num_rows
+    return _batch_of(columns)
+
+
+def _batch_of(columns: "dict[str, _Column]") -> Any:
+    return pa.RecordBatch.from_arrays([column.array() for column in columns.values()], names=list(columns))
+
+
+class _Column:
+    """Of the result. The one that went in, as long as nothing was changed; then put together."""
+
+    def __init__(self, kind: Any, old: Sequence[Any], *, is_kept: bool = True) -> None:
+        self._type = kind
+        self._old = old
+        self._same = 0  # rows from the first on that are the ones that went in
+        self._is_kept = is_kept and bool(old)  # until now it is the one that went in
+        self._pieces: list[Any] = []
+        self._texts: Texts | None = None
+        if not self._is_kept:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        if self._type in _IN_PLACE:
+            # Most operators make texts no longer; where one does, there will be more room.
+            rows, size = sum(map(len, self._old)), sum(each.nbytes for each in self._old)
+            self._texts = Texts(self._type, rows, size + PIECE_BYTES)
+
+    def add(self, values: Any, *, is_same: bool) -> None:
+        if values.type != self._type:
+            raise _NoOneShape
+        if self._is_kept and is_same:
+            self._same += len(values)
+            return
+        if self._is_kept:
+            self._is_kept = False
+            self._make_room()
+            self._append(self._old[0].slice(0, self._same))
+        self._append(values)
+
+    def _append(self, values: Any) -> None:
+        if self._texts is not None and values.null_count:  # texts in place have none
+            self._pieces, self._texts = [self._texts.array()], None
+        if self._texts is not None:
+            self._texts.add(values)
+        else:
+            self._pieces.append(values)
+
+    def array(self) -> Any:
+        if self._texts is not None:
+            return self._texts.array()
+        return self._old[0] if self._is_kept else pa.concat_arrays(self._pieces)
+
+
+class Texts:
+    """A column of texts without nulls put together in place: the pieces never lie beside the whole, and
+    memory that was touched once is used again for the next piece."""
+
+    def __init__(self, kind: Any, most_rows: int = 1 << 10, most_bytes: int = PIECE_BYTES) -> None:
+        self._kind = kind
+        self._bytes = np.empty(most_bytes, np.uint8)  # what is not written to takes no memory
+        self._offsets = np.empty(most_rows + 1, np.int64)
+        self._offsets[0] = 0
+        self._rows = 0
+
+    def add(self, texts: Any) -> None:
+        count = len(texts)
+        if not count:
+            return
+        offsets = np.frombuffer(texts.buffers()[1], np.int64, count + 1, texts.offset * 8)
+        size = int(offsets[-1] - offsets[0])
+        filled = int(self._offsets[self._rows])
+        end = self._rows + count
+        self._bytes = _with_room(self._bytes, filled, filled + size)
+        self._offsets = _with_room(self._offsets, self._rows + 1, end + 1)
+        if size:
+            self._bytes[filled : filled + size] = np.frombuffer(
+                texts.buffers()[2], np.uint8, size, int(offsets[0])
+            )
+        np.add(offsets[1:], filled - offsets[0], out=self._offsets[self._rows + 1 : end + 1])
+        self._rows = end
+
+    def array(self) -> Any:
+        filled = int(self._offsets[self._rows])
+        buffers = [None, pa.py_buffer(self._offsets[: self._rows + 1]), pa.py_buffer(self._bytes[:filled])]
+        return pa.Array.from_buffers(self._kind, self._rows, buffers)
+
+
+def _with_room(array: Any, filled: int, wanted: int) -> Any:
+    if wanted <= len(array):
+        return array
+    larger = np.empty(max(wanted, len(array) * 3 // 2), array.dtype)
+    larger[:filled] = array[:filled]
+    return larger
+
+
+def is_same_array(old: Any, new: Any) -> bool:
+    if old is new:
+        return True
+    if old.type != new.type or len(old) != len(new) or old.offset != new.offset:
+        return False
+    return [_address(buffer) for buffer in old.buffers()] == [_address(buffer) for buffer in new.buffers()]
+
+
+def _address(buffer: Any) -> int | None:
+    return None if buffer is None else int(buffer.address)
+
 
 # Below this share of rows that are left, the rows that were dropped are really taken out.
 _WORTH_COMPACTING = 0.75

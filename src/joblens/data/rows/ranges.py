@@ -1,4 +1,4 @@
-"""Which numbers lie in a filter's range."""
+"""Filter ranges, and the refusal of tokenization, which needs models."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from joblens.data.base.operator import Filter
+from joblens.model.errors import RecipeError
 
 _POWERS = np.array([float(f"1e-{digits}") for digits in range(11)])
 
@@ -56,3 +57,11 @@ def within(settings: Filter, values: Any, low: float | None, high: float | None)
     if high is not None:
         inside &= numbers <= high if is_high_in else numbers < high
     return pa.array(~inside if settings.reversed_range else inside)
+
+
+def refuse_tokenization(operator: str, *, is_wanted: bool) -> None:
+    if is_wanted:
+        raise RecipeError(
+            f"{operator}: tokenization: true needs a tokenizer model, which joblens does not bring",
+            hint="leave it out: words are then what stands between spaces; or write an operator of your own",
+        )

@@ -1,5 +1,4 @@
-"""Rows of the same signature, found among all partitions in bounded memory: as many are looked at together
-as the budget allows, chosen by the first bits of their hashes."""
+"""Duplicate rows among all partitions in bounded memory, and clusters of connected rows."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -87,3 +86,35 @@ def _later_in_bucket(rows: Any, keys: list[Any]) -> tuple[Any, Any]:
     rows = rows[shared]
     firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(rows)), 0))
     return rows[~is_first], rows[firsts][~is_first]
+
+
+def alone(parents: Any) -> None:
+    """At first every row is a cluster of its own. `parents` has room for one number a row."""
+    step = 1 << 20
+    for start in range(0, len(parents), step):
+        parents[start : start + step] = np.arange(start, min(start + step, len(parents)), dtype=parents.dtype)
+
+
+def join(parents: Any, left: Any, right: Any) -> None:
+    """The clusters of left[i] and right[i] become one, for every i."""
+    while len(left):
+        left, right = first_of_cluster(parents, left), first_of_cluster(parents, right)
+        differ = left != right
+        left, right = left[differ], right[differ]
+        later = np.maximum(left, right)
+        # Where several want the same parent one gets it; the others join that one in the next round.
+        parents[later] = np.minimum(left, right)
+
+
+def first_of_cluster(parents: Any, rows: Any) -> Any:
+    found = parents[rows]
+    while True:
+        further = parents[found]
+        if np.array_equal(further, found):
+            return found
+        # Written back at once: who stands between here and the first gets there in twice the steps.
+        parents[rows] = found = further
+
+
+def row_type(count: int) -> Any:
+    return np.uint32 if count < 2**32 else np.uint64

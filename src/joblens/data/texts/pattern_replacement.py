@@ -1,18 +1,26 @@
-"""Replacing what matches a pattern. Patterns mean what the `regex` package takes them for."""
+"""Pattern replacement in text columns, and mappers that remove what matches a pattern."""
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from joblens.data.base.operator import RowErrors
-from joblens.data.texts.bits import BLOCK, Bits, first_from, last_before
-from joblens.data.texts.splicing import spliced
-from joblens.data.texts.text_view import Text, text_array
+from joblens.data.base.operator import Mapper, RowErrors
+from joblens.data.texts.text_view import (
+    BLOCK,
+    Bits,
+    Text,
+    first_from,
+    last_before,
+    spliced,
+    text_array,
+    text_of,
+    with_text,
+)
 from joblens.model.errors import MissingExtra, RecipeError, how_to_install
 
 LONGEST_MATCH_S = 5.0  # of one row: a pattern that tries too many ways would never come to an end
@@ -198,3 +206,26 @@ def regex_package() -> Any:
             "patterns need the package regex, which is not installed", hint=how_to_install("data")
         ) from error
     return regex
+
+
+class PatternMapper(Mapper):
+    own: ClassVar[TokenPattern]
+
+    def __init__(self, pattern: str | None = None, repl: str = "") -> None:
+        self.pattern = pattern
+        self.repl = repl
+        self._given: Any = None
+
+    def check(self) -> None:
+        pattern = self.own.pattern if self.pattern is None else self.pattern
+        if self.pattern is not None or "\\" in self.repl:
+            check_replacement(self.name, pattern, self.repl)
+
+    def map(self, batch: Any) -> Any:
+        text = text_of(batch, self.text_key)
+        if self.pattern is None:
+            array = replace_tokens(text, self.own, self.repl)
+        else:
+            self._given = self._given or compiled(self.name, self.pattern)
+            array = replace_in_rows(text, self._given, self.repl)
+        return with_text(batch, self.text_key, text, array)

@@ -1,15 +1,164 @@
-"""Texts as runs of neighbouring tokens. A run is a stretch of one block of bytes, so that none is ever made
-into a string of its own."""
+"""Shingles of texts: case and character folding, tokens, and options of the similarity deduplicators."""
 
+import itertools
+import re
+import string
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
 from msgspec import Struct
 
-from joblens.data.texts.text_folding import Texts, every_string, mapped_wide, replaced_bytes
+from joblens.data.base.operator import GlobalOperator
+from joblens.data.texts.pattern_replacement import LONGEST_MATCH_S, regex_package
+from joblens.model.errors import JobCannotGoOn, MissingExtra, RecipeError
+
+_WHITE = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"  # what str.strip takes of ASCII
+_WHITE_BYTES = _WHITE.encode()
+# White space as Unicode has it, digits, punctuation of ASCII. re's own \s also has four separators in it.
+_NO_CHARACTER = re.compile(
+    rf"[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\d{re.escape(string.punctuation)}]+"
+)
+
+
+class Texts(Struct, frozen=True, eq=False):
+    """Texts behind one another in one block of UTF-8; text i ends where i + 1 begins."""
+
+    data: Any  # uint8
+    offsets: Any  # int64, one more than texts
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets) - 1
+
+    def wide(self) -> Any:
+        """Which have characters beyond ASCII, by number."""
+        if not len(self.data) or self.data.max() < 0x80:
+            return np.zeros(0, np.int64)
+        places = np.flatnonzero(self.data >= 0x80)
+        return np.unique(np.searchsorted(self.offsets, places, side="right") - 1)
+
+    def slice(self, start: int, end: int) -> "Texts":
+        offsets = self.offsets[start : end + 1]
+        return Texts(self.data[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+
+def texts_of(column: Any) -> Texts:
+    """An Arrow column of strings, without copying it where it is a large_string without nulls (which are
+    empty texts here)."""
+    if column.null_count:
+        column = pc.fill_null(column, "")
+    if column.type != pa.large_string():
+        column = column.cast(pa.large_string())
+    _, offsets, data = column.buffers()
+    if not len(column):
+        return Texts(np.zeros(0, np.uint8), np.zeros(1, np.int64))
+    places = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    block = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    return Texts(block[places[0] : places[-1]], places - places[0])
+
+
+def lowered(texts: Texts) -> Texts:
+    """As str.lower does."""
+    data = texts.data
+    is_capital = (data - np.uint8(65)) < 26  # wraps around below "A"
+    small = Texts(data + (is_capital.view(np.uint8) << 5), texts.offsets)
+    wide = texts.wide()
+    # What is no letter of ASCII has to be asked one by one, from the text as it was.
+    return replaced(small, wide, [text.lower() for text in _strings(texts, wide)])
+
+
+def without_pattern(texts: Texts, pattern: Any) -> Texts:
+    """As pattern.sub("", text) does."""
+    before = every_string(texts)
+    after = [pattern.sub("", text) for text in before]
+    changed = np.array([i for i, text in enumerate(after) if len(text) != len(before[i])], np.int64)
+    return replaced(texts, changed, [after[i] for i in changed])
+
+
+def only_characters(texts: Texts) -> Texts:
+    """Without white space, digits and the punctuation of ASCII."""
+    table = np.array([not _NO_CHARACTER.match(chr(code)) for code in range(128)] + [True] * 128)
+    narrow = without_bytes(texts, table[texts.data])
+    wide = texts.wide()
+    return replaced(narrow, wide, [_NO_CHARACTER.sub("", text) for text in _strings(texts, wide)])
+
+
+def without_bytes(texts: Texts, keep: Any) -> Texts:
+    """Only the bytes for which `keep` is true."""
+    data = texts.data[keep]
+    dropped = np.flatnonzero(~keep)
+    return Texts(data, texts.offsets - np.searchsorted(dropped, texts.offsets))
+
+
+def stripped_bytes(texts: Texts) -> list[Any]:
+    """Each by itself, as str.strip leaves it, as something that can be hashed."""
+    view = memoryview(texts.data)
+    offsets = texts.offsets.tolist()
+    found: list[Any] = [view[start:end] for start, end in itertools.pairwise(offsets)]
+    for i in _with_odd_edges(texts).tolist():
+        found[i] = _stripped(bytes(found[i]))
+    return found
+
+
+def replaced(texts: Texts, which: Any, by: list[str]) -> Texts:
+    """Other words for some of the texts, given by number in order."""
+    return replaced_bytes(texts, which, [text.encode() for text in by])
+
+
+def replaced_bytes(texts: Texts, which: Any, by: list[bytes]) -> Texts:
+    if not len(which):
+        return texts
+    pieces: list[Any] = []
+    done = 0
+    for i, piece in zip(which.tolist(), by, strict=True):
+        pieces += (texts.data[texts.offsets[done] : texts.offsets[i]], np.frombuffer(piece, np.uint8))
+        done = i + 1
+    pieces.append(texts.data[texts.offsets[done] :])
+    lengths = np.diff(texts.offsets)
+    lengths[which] = [len(piece) for piece in by]
+    offsets = np.zeros(texts.count + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return Texts(np.concatenate(pieces), offsets)
+
+
+def every_string(texts: Texts) -> list[str]:
+    return _strings(texts, np.arange(texts.count))
+
+
+def mapped_wide(texts: Texts, change: Callable[[str], bytes]) -> tuple[Any, list[bytes]]:
+    """Which texts go beyond ASCII, and what `change` makes of each."""
+    wide = texts.wide()
+    return wide, [change(text) for text in _strings(texts, wide)]
+
+
+def _strings(texts: Texts, which: Any) -> list[str]:
+    view = memoryview(texts.data)
+    starts, ends = texts.offsets[which].tolist(), texts.offsets[which + 1].tolist()
+    return [str(view[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
+
+
+def _with_odd_edges(texts: Texts) -> Any:
+    """Texts whose first or last byte may belong to white space."""
+    is_plain = np.zeros(256, np.bool_)
+    is_plain[0x21:0x80] = True
+    filled = np.flatnonzero(np.diff(texts.offsets))
+    first = texts.data[texts.offsets[filled]]
+    last = texts.data[texts.offsets[filled + 1] - 1]
+    return filled[~(is_plain[first] & is_plain[last])]
+
+
+def _stripped(text: bytes) -> bytes:
+    text = text.strip(_WHITE_BYTES)
+    if text and (text[0] >= 0x80 or text[-1] >= 0x80):
+        return text.decode().strip().encode()
+    return text
+
 
 _SPACE = 0x20
 _MARK = 0xFF  # a byte that UTF-8 never has
@@ -105,3 +254,117 @@ def _marked(text: str) -> bytes:
 def _marks() -> dict[int, str]:
     every = (code for code in range(0x110000) if unicodedata.category(chr(code))[0] == "P")
     return dict.fromkeys(every, "\udcff")  # encoded as the one byte
+
+
+Tokenization = Literal["space", "punctuation", "character", "sentencepiece"]
+_BYTES_AT_ONCE = 4 << 20  # of text: what is made of it takes some twenty times as much
+
+
+class SimilarTexts(GlobalOperator):
+    tokenization: str
+    window_size: int
+    lowercase: bool
+    ignore_pattern: str | None
+    tokenizer_model: str | None = None
+    _pattern: Any = None
+    _pieces_of: Any = None
+
+    def check(self) -> None:
+        if self.ignore_pattern:
+            self._pattern = _compiled(self.name, self.ignore_pattern)
+        if self.tokenization == "sentencepiece":
+            self._pieces_of = _sentencepiece(self.name, self.tokenizer_model)
+
+    def shingles_of(self, texts: Texts) -> Shingles:
+        if (self.ignore_pattern and self._pattern is None) or (
+            self.tokenization == "sentencepiece" and self._pieces_of is None
+        ):
+            self.check()
+        if self.lowercase:
+            texts = lowered(texts)
+        if self._pattern is not None:
+            texts = without_pattern(texts, self._pattern)
+        return shingled(self._tokens(texts), self.window_size)
+
+    def _tokens(self, texts: Texts) -> Tokens:
+        if self.tokenization == "space":
+            return split_at_spaces(texts)
+        if self.tokenization == "character":
+            return split_at_characters(texts)
+        if self.tokenization == "punctuation":
+            return split_at_punctuation(texts)
+        return split_by(texts, self._pieces_of)
+
+
+def distinct_texts(column: Any) -> tuple[Any, Any]:
+    """The texts that differ, as a column, and for each row which of them it has: work is done once for what
+    was copied as a whole."""
+    if column.null_count:
+        column = pc.fill_null(column, "")
+    texts = texts_of(column)
+    view, offsets = memoryview(texts.data), texts.offsets.tolist()
+    digest = xxhash.xxh3_128_digest
+    numbers: dict[bytes, int] = {}
+    which = [
+        numbers.setdefault(digest(view[start:end]), len(numbers))
+        for start, end in itertools.pairwise(offsets)
+    ]
+    places = np.array(which, np.int64)
+    firsts = np.zeros(len(numbers), np.int64)
+    firsts[places[::-1]] = np.arange(len(places))[::-1]
+    return column.take(firsts) if len(numbers) < len(column) else column, places
+
+
+def in_slices(column: Any) -> Iterator[tuple[int, Texts]]:
+    """The texts some at a time, each time with the number of the first."""
+    texts = texts_of(column)
+    start = 0
+    while start < texts.count:
+        limit = texts.offsets[start] + _BYTES_AT_ONCE
+        end = max(start + 1, int(np.searchsorted(texts.offsets, limit, side="right")) - 1)
+        yield start, texts.slice(start, end)
+        start = end
+
+
+class _Bounded:
+    """A pattern that gives up on a text it takes too long with."""
+
+    def __init__(self, pattern: Any) -> None:
+        self._pattern = pattern
+
+    def sub(self, replacement: str, text: str) -> str:
+        try:
+            return str(self._pattern.sub(replacement, text, timeout=LONGEST_MATCH_S))
+        except TimeoutError:
+            raise JobCannotGoOn(
+                f"'ignore_pattern' takes longer than {LONGEST_MATCH_S:g} s on a text",
+                hint="repeats inside repeats, such as (a+)+, may never end",
+            ) from None
+
+
+def _compiled(name: str, pattern: str) -> Any:
+    """Raises RecipeError, and MissingExtra where the package regex is not installed."""
+    regex = regex_package()
+    try:
+        return _Bounded(regex.compile(pattern))
+    except regex.error as error:
+        raise RecipeError(f"{name}: 'ignore_pattern' is no regular expression: {error}") from error
+
+
+def _sentencepiece(name: str, model: str | None) -> Any:
+    if not model:
+        raise RecipeError(
+            f"{name}: tokenization 'sentencepiece' needs 'tokenizer_model', the path of a model"
+        )
+    try:
+        import sentencepiece  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError as error:
+        raise MissingExtra(
+            f"{name}: tokenization 'sentencepiece' needs a package that is not installed",
+            hint="pip install sentencepiece",
+        ) from error
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_file=model)
+    except (OSError, RuntimeError) as error:
+        raise RecipeError(f"{name}: the model {model} cannot be read: {error}") from error
+    return lambda text: processor.encode(text, out_type=str)

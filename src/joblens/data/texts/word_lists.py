@@ -6,7 +6,7 @@ from functools import cache
 import msgspec
 
 from joblens.model.errors import RecipeError
-from joblens.spec.formats.words import nearest_word
+from joblens.spec.formats.positions import nearest_word
 
 _OWN = os.path.join(os.path.dirname(__file__), "lists")
 ALL = "all"  # every language there is together

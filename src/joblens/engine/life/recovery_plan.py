@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.analysis.findings.failure_causes import Cause, Diagnosis
-from joblens.model.runs.fitting import Lack
+from joblens.model.runs.plan import Lack
 from joblens.model.runs.run import RaisedRequest
 from joblens.model.values.units import MIB, format_bytes, format_duration
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from joblens.model.clusters.placing import Placed
+from joblens.model.clusters.placement import Placed
 from joblens.model.runs.run import PlaceEnded, PlacesWait, RunEvent, WorkPlaced
 
 _SHOWN = 3

@@ -1,16 +1,168 @@
-"""Lets jobs past the first one that has to wait for room, as long as that one loses nothing by it.
+"""Backfill (EASY): free capacity, when the first waiting job fits, and which jobs may pass it.
 
 Where durations are known or can be guessed, it has a reservation: whoever passes must be gone by then, or
 need only what the reservation leaves. Guesses may be wrong: once the time it was first promised is over, and
 where there is nothing to guess from, whoever passes is counted, and after `PATIENCE` of them it and all who
 pass must fit the machine together. So it starts at the latest when the last of those has ended that ran
-before."""
+before.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from joblens.engine.schedule.capacity import Shape
-from joblens.engine.schedule.occupancy import Held, Occupancy
-from joblens.engine.schedule.packing import Reservation, reserve
+from joblens.engine.schedule.capacity import NOTHING, RunCapacity, Shape, whole_of
+from joblens.engine.schedule.ready_queue import Bucket
+
+
+class FreeCapacity:
+    """What is free of the offer. Devices go to jobs by name, the first free ones in the order offered."""
+
+    __slots__ = ("_device_places", "free", "free_devices", "free_slots", "whole")
+
+    def __init__(self, offer: RunCapacity) -> None:
+        self.whole = whole_of(offer)
+        self.free = self.whole
+        self.free_slots = offer.most_jobs if offer.most_jobs is not None else 1 << 40
+        self.free_devices = list(offer.gpus)
+        self._device_places = {device: place for place, device in enumerate(offer.gpus)}
+
+    def grow(self, whole: Shape) -> None:
+        """It is that much now, in no resource less than before."""
+        more = Shape(*(new - old for new, old in zip(whole, self.whole, strict=True)))
+        self.whole = whole
+        self.free = self.free.plus(more)
+
+    def fits(self, need: Shape) -> bool:
+        return need == NOTHING or (self.free_slots > 0 and need.within(self.free))
+
+    def take(self, need: Shape, devices: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """`devices`: those it has already (a job that was found running)."""
+        if need == NOTHING:  # it runs elsewhere
+            return ()
+        chosen = devices or tuple(self.free_devices[: need.gpus])
+        self.free_devices = [device for device in self.free_devices if device not in chosen]
+        self.free_slots -= 1
+        free = self.free
+        self.free = Shape(
+            free.cpu_thousandths - need.cpu_thousandths,
+            free.memory_bytes - need.memory_bytes,
+            free.gpus - need.gpus,
+        )
+        return chosen
+
+    def give_back(self, need: Shape, devices: tuple[str, ...]) -> None:
+        if need == NOTHING:
+            return
+        self.free_slots += 1
+        self.free = self.free.plus(need)
+        if devices:
+            known = [device for device in devices if device in self._device_places]
+            self.free_devices = sorted(self.free_devices + known, key=self._device_places.__getitem__)
+
+
+class Reservation(NamedTuple):
+    """When the job it is for can start at the latest, and what it leaves free then."""
+
+    at_s: float
+    spare: Shape
+    spare_slots: int
+
+
+def reserve(
+    need: Shape, room: FreeCapacity, running: Iterable[tuple[float, Shape]], now_s: float
+) -> Reservation:
+    """`running`: when each is expected to end, and what it will free."""
+    free, slots, at_s = room.free, room.free_slots, now_s
+    for ends_s, held in sorted(running):
+        if slots > 0 and need.within(free):
+            break
+        free, slots, at_s = free.plus(held), slots + 1, max(now_s, ends_s)
+    if slots <= 0 or not need.within(free):
+        return Reservation(now_s, NOTHING, 0)
+    left = Shape(
+        free.cpu_thousandths - need.cpu_thousandths,
+        free.memory_bytes - need.memory_bytes,
+        free.gpus - need.gpus,
+    )
+    return Reservation(at_s, left, slots - 1)
+
+
+class Held:
+    """A job that was handed over. `yields_to`: the job that was promised its start no matter what, when this
+    one was let past it; -1: none."""
+
+    __slots__ = ("bucket", "devices", "expected_s", "is_behind", "since_s", "yields_to")
+
+    def __init__(self, bucket: Bucket, since_s: float, expected_s: float | None) -> None:
+        self.bucket = bucket
+        self.since_s = since_s
+        self.expected_s = expected_s
+        self.devices: tuple[str, ...] = ()
+        self.is_behind = False  # has no place of its own yet
+        self.yields_to = -1
+
+    def ends_s(self, now_s: float) -> float:
+        """Nothing known: it will go on for as long as it has run."""
+        if self.expected_s is None:
+            return now_s + max(now_s - self.since_s, 1e-3)
+        return max(self.since_s + self.expected_s, now_s)
+
+
+class Occupancy:
+    def __init__(self, offer: RunCapacity) -> None:
+        self.room = FreeCapacity(offer)
+        self.most_jobs = offer.most_jobs
+        self.held: dict[int, Held] = {}
+
+    def take(
+        self,
+        index: int,
+        bucket: Bucket,
+        now_s: float,
+        expected_s: float | None,
+        devices: tuple[str, ...] = (),
+    ) -> Held:
+        held = Held(bucket, now_s, expected_s)
+        held.devices = self.room.take(bucket.shape, devices)
+        bucket.lanes += 1
+        self.held[index] = held
+        return held
+
+    def line_up(self, index: int, bucket: Bucket, now_s: float, expected_s: float | None) -> None:
+        """It will have the place of a job of the same shape when that ends."""
+        held = Held(bucket, now_s, expected_s)
+        held.is_behind = True
+        bucket.behind += 1
+        self.held[index] = held
+
+    def began(self, index: int, now_s: float) -> None:
+        held = self.held[index]
+        held.since_s = now_s
+        held.is_behind = False
+
+    def leave(self, index: int) -> None:
+        """Which of those behind has its place now is not known until one begins; that one has it is."""
+        held = self.held.pop(index)
+        bucket = held.bucket
+        if bucket.behind:
+            bucket.behind -= 1
+            return
+        bucket.lanes -= 1
+        self.room.give_back(bucket.shape, held.devices)
+
+    def expected_ends(self, now_s: float) -> Iterator[tuple[float, Shape]]:
+        return ((held.ends_s(now_s), held.bucket.shape) for held in self.held.values() if not held.is_behind)
+
+    def let_past(self, index: int) -> tuple[Shape, int]:
+        """What those hold that were let past this job after it was promised its start; how many they are."""
+        shape, count = NOTHING, 0
+        for held in self.held.values():
+            if held.yields_to == index:
+                shape, count = shape.plus(held.bucket.shape), count + 1
+        return shape, count
+
 
 PATIENCE = 64
 

@@ -2,15 +2,13 @@
 
 from typing import Protocol
 
+from joblens.engine.schedule.backfill import Occupancy
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.events import StopMode
 from joblens.engine.schedule.job_table import JobTable
-from joblens.engine.schedule.occupancy import Occupancy
-from joblens.engine.schedule.pauses import Pauses
-from joblens.engine.schedule.retries import Retry
-from joblens.engine.schedule.shapes import Buckets
+from joblens.engine.schedule.ready_queue import Bucket, Buckets
+from joblens.engine.schedule.retries import Pauses, Retry
 from joblens.engine.schedule.triggers import Triggers
-from joblens.engine.schedule.waiting import Bucket
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import JobState
 from joblens.model.runs.workflow_spec import WhenBlockedFails

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.engine.schedule.past import Past
 from joblens.engine.schedule.retries import (
     CUT_OFF,
     NOT_STARTED,
@@ -15,6 +14,7 @@ from joblens.engine.schedule.retries import (
     Ending,
     Failures,
     Final,
+    Past,
     Retry,
     judge,
 )
@@ -39,7 +39,7 @@ from joblens.model.runs.run import (
     UserDataSet,
 )
 from joblens.model.runs.workflow_spec import TriggerType
-from joblens.plan.commands.raised_requests import raised_to
+from joblens.plan.workflows.plan_document import raised_to
 
 NO_DEVICES: Mapping[int, tuple[str, ...]] = {}
 

@@ -38,8 +38,7 @@ from joblens.engine.schedule.events import (
     StopWanted,
 )
 from joblens.engine.schedule.job_table import Consequences, JobTable
-from joblens.engine.schedule.past import Past
-from joblens.engine.schedule.pauses import Pauses
+from joblens.engine.schedule.ready_queue import Bucket
 from joblens.engine.schedule.reasons import dataset_failed, explain
 from joblens.engine.schedule.retries import (
     CUT_OFF,
@@ -48,12 +47,13 @@ from joblens.engine.schedule.retries import (
     Ending,
     Failures,
     Final,
+    Past,
+    Pauses,
     Retry,
     judge,
 )
 from joblens.engine.schedule.starting import Starter
 from joblens.engine.schedule.triggers import Due, Triggers
-from joblens.engine.schedule.waiting import Bucket
 from joblens.model.jobs.job import Requirements, Status
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import JobState

@@ -1,23 +1,129 @@
-"""Which of the ready jobs start now.
+"""Start of ready jobs: which begin now, with ageing, time estimates and run-ahead of tiny jobs.
 
 Those that begin the longest chains come first, so a job that needs much room could wait for all of the
-others: after a while each kind of job has its turn, see `ageing`."""
+others: after a while each kind of job has its turn, see `ageing`.
 
-from collections.abc import Sequence
+What is counted are starts, not seconds: short jobs can wait for less time than long ones. How many are let
+past grows with how many run at a time, so that the room that is kept free for a large job, about once what
+runs at a time, stays small against the work in between; and with how many kinds wait, or turns would take the
+place of the order. Only among jobs of the same priority.
+"""
 
-from joblens.engine.schedule.ageing import Ageing
-from joblens.engine.schedule.backfill import Backfill
-from joblens.engine.schedule.capacity import NOTHING, Choices, RunCapacity
-from joblens.engine.schedule.estimates import Estimates
+from collections.abc import Mapping, Sequence
+
+from joblens.engine.schedule.backfill import PATIENCE, Backfill, Occupancy
+from joblens.engine.schedule.capacity import NOTHING, Ahead, Choices, RunCapacity
 from joblens.engine.schedule.events import StartAttempt
 from joblens.engine.schedule.job_table import JobTable
-from joblens.engine.schedule.occupancy import Occupancy
-from joblens.engine.schedule.order import Order, added_ranks, upward_ranks, weights
-from joblens.engine.schedule.run_ahead import how_many_more
-from joblens.engine.schedule.shapes import Buckets
-from joblens.engine.schedule.waiting import Bucket, Waiting
-from joblens.model.runs.plan import PlannedJob
+from joblens.engine.schedule.ready_queue import (
+    Bucket,
+    Buckets,
+    Order,
+    Waiting,
+    added_ranks,
+    upward_ranks,
+    weights,
+)
+from joblens.model.runs.plan import Plan, PlannedJob
 from joblens.model.runs.run import JobState
+
+ROUNDS = 16  # how often everything that runs at a time may be replaced before it is someone else's turn
+TURNS = 2  # that every other kind may have meanwhile
+MOST_LOOKED_AT = 256  # kinds of jobs
+
+
+class Ageing:
+    def __init__(self, plan: Plan, buckets: Buckets, waiting: Waiting) -> None:
+        self._jobs = plan.jobs
+        self._buckets = buckets
+        self._waiting = waiting
+        self._starts = 0
+        self._look_at = PATIENCE  # no bucket is due before so many starts
+
+    def begins_to_wait(self, bucket: Bucket) -> None:
+        bucket.waits_since = self._starts
+
+    def had_its_turn(self, bucket: Bucket) -> None:
+        self._starts += 1
+        bucket.waits_since = self._starts
+
+    def due(self, running: int) -> Bucket | None:
+        """The one that has waited longest, when that is too long."""
+        if self._starts < self._look_at:
+            return None
+        oldest = self._oldest()
+        patience = max(PATIENCE, ROUNDS * running, TURNS * len(self._waiting.heads))
+        if oldest is not None and self._starts - oldest.waits_since >= patience:
+            return oldest
+        since = self._starts if oldest is None else oldest.waits_since
+        self._look_at = max(self._starts + 1, since + patience)
+        return None
+
+    def _oldest(self) -> Bucket | None:
+        """Of those whose first job has the highest priority that waits."""
+        oldest: Bucket | None = None
+        priority: int | None = None
+        for position in self._waiting.heads[:MOST_LOOKED_AT]:
+            index = self._waiting.index_at(position)
+            own = self._jobs[index].priority
+            if priority is None:
+                priority = own
+            elif own < priority:
+                break
+            bucket = self._buckets.of(index)
+            if oldest is None or bucket.waits_since < oldest.waits_since:
+                oldest = bucket
+        return oldest
+
+
+LEAST_SHARE = 1 / 3  # of their written time that jobs must need for it to be a guess at all
+
+
+class Estimates:
+    """History first; then as others of its kind took of late; then what was written, by how much of their
+    written time others have needed."""
+
+    def __init__(self, known_s: Mapping[int, float]) -> None:
+        self._known_s = known_s
+        self._seen = 0  # with a written time
+        self._shares = 0.0  # of it that they needed, summed
+
+    def observe(self, bucket: Bucket, duration_s: float) -> None:
+        bucket.observe(duration_s)
+        if bucket.requirements.timeout_s:
+            self._seen += 1
+            self._shares += min(1.0, duration_s / bucket.requirements.timeout_s)
+
+    def of(self, index: int, bucket: Bucket) -> float | None:
+        known = self._known_s.get(index)
+        if known is not None:
+            return known
+        if bucket.seen:
+            return bucket.mean_s
+        written = bucket.requirements.timeout_s
+        if written is None or not self._seen:
+            return written
+        share = self._shares / self._seen
+        return written * share if share >= LEAST_SHARE else None
+
+
+def how_many_more(bucket: Bucket, ahead: Ahead) -> int:
+    """For jobs of this bucket, of which the first one waits for room. The last few are kept back: whichever
+    lane is free first shall have them."""
+    if bucket.has_container:  # an engine starts it, at once
+        return 0
+    if (bucket.is_limited and not ahead.limited_too) or bucket.shape.gpus:
+        return 0
+    if not bucket.seen or bucket.mean_s > ahead.longest_s:
+        return 0
+    each = ahead.most_each_lane
+    if bucket.mean_s * each > ahead.work_s:
+        each = max(1, round(ahead.work_s / bucket.mean_s))
+    spare = len(bucket.positions) - bucket.lanes
+    more = min(each * bucket.lanes - bucket.behind, spare)
+    # Half empty before it is filled again: handing over several together costs hardly more than one.
+    return more if more > 0 and (more == spare or 2 * more >= each * bucket.lanes) else 0
+
 
 DEPTH = 256  # kinds of jobs that are looked at for one event, however many there are
 

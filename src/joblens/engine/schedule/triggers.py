@@ -13,7 +13,7 @@ from joblens.engine.schedule.retries import CUT_OFF
 from joblens.model.jobs.job import Status
 from joblens.model.runs.plan import Plan, PlannedAction
 from joblens.model.runs.workflow_spec import WORKER_TRIGGERS, ActionType, TriggerType
-from joblens.plan.workflows.stages import schedules_nodes
+from joblens.plan.workflows.graph import schedules_nodes
 
 Due = RunActionCommand | AskForNodes
 _AT_START = (TriggerType.ON_WORKFLOW_START, TriggerType.ON_WORKER_START)

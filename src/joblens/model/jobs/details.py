@@ -1,11 +1,11 @@
-"""What is known of a job beside its samples: tables that are brought up to date while it runs, and facts
-about what it runs on. Each part is None until it was looked at."""
+"""Details of a job beside its samples: tables kept up to date while it runs, facts, and its provenance."""
 
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field, json
 
 from joblens.model.jobs.job import Usage
+from joblens.model.values.ids import blake2b
 
 
 class ThreadUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -268,3 +268,50 @@ def _latest(ours: _Table | None, theirs: _Table | None) -> _Table | None:
     if ours is None or theirs is None:
         return theirs or ours
     return ours if theirs.at_us < ours.at_us else theirs
+
+
+class CodeVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The repository that a job was started in."""
+
+    commit: str
+    is_dirty: bool | None = None  # files that git knows were changed; None: not looked at
+    branch: str = ""
+    remote: str = ""  # without user and password
+    root: str = ""
+    changes_digest: str = ""  # of what was changed, where something was
+
+
+class Program(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file that the command starts: the program, an interpreter's script."""
+
+    path: str
+    sha256: str = ""
+    bytes: int | None = None
+    version: str = ""  # of an interpreter, where names of files tell it
+
+
+class Hardware(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    cpu_model: str = ""
+    architecture: str = ""
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    gpus: tuple[str, ...] = ()  # models
+
+
+class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    host: str = ""
+    system: str = ""  # Debian GNU/Linux 12, kernel 6.1
+    kernel: str = ""
+    hardware: Hardware = Hardware()
+    code: CodeVersion | None = None
+    programs: tuple[Program, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)  # joblens, python, packages the command can import
+    environment: dict[str, str] = field(default_factory=dict)  # by allow-list, without secrets
+    limits: dict[str, str] = field(default_factory=dict)  # umask, stack, open files
+    unknown: dict[str, str] = field(default_factory=dict)  # part -> why there is nothing
+
+
+def digest_of(provenance: Provenance) -> str:
+    """Its name in a store: the same for all that is equal."""
+    told = json.encode(provenance, order="deterministic")
+    return blake2b(told, 16).hexdigest()

@@ -1,4 +1,4 @@
-"""A job as asked for, how it was started, how it ended, and the record of all three."""
+"""Job as asked for, how it was started, how it ended, and the record of all three."""
 
 import enum
 from typing import Any
@@ -6,8 +6,42 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import fields
 
-from joblens.model.jobs.finding import Finding
-from joblens.model.jobs.run_link import FileStamp, RunLink
+
+class Severity(enum.StrEnum):
+    INFO = "info"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+class Finding(Struct, frozen=True, omit_defaults=True):
+    """`code` is stable and listed in docs/findings.md; `text` says what happened, `advice` what to do."""
+
+    code: str
+    severity: Severity
+    text: str
+    advice: str = ""
+
+
+class RunLink(Struct, frozen=True, omit_defaults=True):
+    """Which job of which run a record is an attempt of."""
+
+    run_uuid: str
+    index: int  # place in the plan; -1: a command of an action or a recovery script
+    attempt: int = 1
+    is_command: bool = False  # its run is this one command: people know it as a job, not as a workflow
+
+
+class FileStamp(Struct, frozen=True, omit_defaults=True):
+    """A file or a dataset as a job found or left it."""
+
+    path: str
+    size: int | None = None  # None: it was not there, or is a folder
+    mtime_ns: int | None = None  # None: it was not there
+    digest: str | None = None  # sha256 of the content, where it was read (before: 32 digits of blake2b)
+    is_guess: bool = False  # the command names it, and nobody said that it is read
+    files: int | None = None  # in a dataset, which is a directory; None: it is no dataset
+    hash_mode: str = ""  # of a dataset: what its digest is made from
+
 
 BY_AFFINITY = "CPU affinity"  # how the mechanism begins that gives a job whole CPUs
 LOGOUT, SHUTDOWN = "logout", "shutdown"  # reasons of outcomes that systemd decided
@@ -312,3 +346,40 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
         made = {each.path for each in outcome.outputs}
         kept = (each for each in self.job.inputs if not (each.is_guess and each.path in made))
         return tuple(read.get(each.path, each) for each in kept)
+
+
+class ExitUsage(Struct, frozen=True, kw_only=True):
+    """Sum over every process the launcher reaped (the main one, and orphans that came to it as
+    subreaper), each with all the descendants it had reaped itself; `max_rss_bytes` is the largest
+    single process. I/O is what the launcher's /proc/self/io takes over with each, and None where it may not
+    read that. Processes whose parent ignores SIGCHLD are in none of these."""
+
+    user_usec: int = 0
+    system_usec: int = 0
+    max_rss_bytes: int = 0
+    rss_floor_bytes: int = 0  # a max_rss at or below this is the launcher's own, not the job's
+    faults_minor: int = 0
+    faults_major: int = 0
+    context_switches_voluntary: int = 0
+    context_switches_involuntary: int = 0
+    io_call_read_bytes: int | None = None
+    io_call_write_bytes: int | None = None
+    io_call_reads: int | None = None
+    io_call_writes: int | None = None
+    io_read_bytes: int | None = None
+    io_write_bytes: int | None = None
+    io_removed_bytes: int | None = (
+        None  # of those: in files removed, or cut short, before they reached a device
+    )
+    reaped: int = 0
+
+
+# While the job's first processes live: known to be nothing, which is not the same as unknown.
+NOTHING_REAPED = ExitUsage(
+    io_call_read_bytes=0,
+    io_call_write_bytes=0,
+    io_call_reads=0,
+    io_call_writes=0,
+    io_read_bytes=0,
+    io_write_bytes=0,
+)

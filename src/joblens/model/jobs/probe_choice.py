@@ -1,4 +1,6 @@
-"""What can be measured of a job beside CPU, memory, I/O and processes, and how people choose among it."""
+"""Probes beside CPU, memory, I/O and processes: the user's choice, and what this machine can do."""
+
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -57,3 +59,37 @@ def _named(name: str, word: str) -> tuple[str, ...]:
 
 
 _HINT = f"one or more of {', '.join(ALL_PROBES)}; or all, none, default; +NAME and -NAME change the default"
+
+
+SLOTS = "slots (map, workflows)"  # name of their row in the area accounting
+
+
+class Way(StrEnum):
+    """How jobs come to their control groups."""
+
+    SCOPE = "systemd-scope"  # below a scope that systemd makes for joblens
+    OWN_GROUP = "own-group"  # below the group joblens runs in, or one above it
+    INSIDE_JOB = "inside-job"  # below the group of the joblens job that joblens runs in
+    CONFIGURED = "configured"  # below limits.cgroup_parent
+    WITHOUT_CONTROLLERS = "without-controllers"  # groups that count CPU time only
+    PROCESS_TREE = "process-tree"  # no groups
+    NONE = "none"  # jobs cannot start
+
+
+class Capability(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`mechanism` says by what it is done when it is available; `reason` and `fix` why not and what would
+    help when it is not, or is available in a lesser way. One that does not apply is an alternative this
+    machine has no use for: neither there nor missing."""
+
+    area: str  # accounting, numbers, limits, ending, output, containers, storage, clusters, extras
+    name: str
+    available: bool
+    mechanism: str = ""
+    reason: str = ""
+    fix: str = ""
+    applies: bool = True
+    way: Way | None = None  # in the area accounting, of what jobs get
+
+    @property
+    def is_gap(self) -> bool:
+        return self.applies and not self.available

@@ -1,9 +1,9 @@
-"""A recipe: operators over a dataset, as its file says it, and the plan that is made of it."""
+"""Recipe: operators over a dataset and the plan made of them, the resources it has, the events of its job."""
 
 import enum
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 DEFAULT_TARGET_MB = 64  # of a partition, where the recipe does not say
 DEFAULT_NP = 4
@@ -169,3 +169,137 @@ class RecipePlan(Struct, frozen=True, kw_only=True):
     least_partitions: int = 1
     operator_files: tuple[InputFile, ...] = ()  # of the user's own operators
     reasons: tuple[str, ...] = ()  # why these partitions and workers
+
+
+class EventType(enum.StrEnum):
+    JOB_START = "job_start"
+    JOB_RESTART = "job_restart"  # the same job, gone on with
+    JOB_COMPLETE = "job_complete"
+    JOB_FAILED = "job_failed"
+    JOB_STOPPED = "job_stopped"  # somebody ended it; it can be gone on with
+    DAG_BUILD_START = "dag_build_start"
+    DAG_BUILD_COMPLETE = "dag_build_complete"
+    DAG_EXECUTION_PLAN_SAVED = "dag_execution_plan_saved"
+    DAG_EXECUTION_PLAN_LOADED = "dag_execution_plan_loaded"
+    PARTITION_CREATION_START = "partition_creation_start"
+    PARTITION_CREATION_COMPLETE = "partition_creation_complete"
+    PARTITION_START = "partition_start"
+    PARTITION_RESUME = "partition_resume"  # from a checkpoint
+    PARTITION_RETRY = "partition_retry"
+    PARTITION_COMPLETE = "partition_complete"
+    PARTITION_FAILED = "partition_failed"
+    OP_START = "op_start"
+    OP_COMPLETE = "op_complete"
+    OP_FAILED = "op_failed"
+    CHECKPOINT_SAVE = "checkpoint_save"
+    CHECKPOINT_LOAD = "checkpoint_load"
+    REPARTITION_START = "repartition_start"  # all partitions have come to a global operator
+    REPARTITION_COMPLETE = "repartition_complete"
+    ROWS_REJECTED = "rows_rejected"
+    STEP_COMPLETE = "step_complete"  # work for no operator: cutting, reading again, putting results together
+    EXPORT_START = "export_start"
+    EXPORT_COMPLETE = "export_complete"
+
+
+class Step(enum.StrEnum):
+    """Work of a job that belongs to none of its operators, in the order in which it comes."""
+
+    CUTTING = "cutting"  # of files that cannot be read from their middle
+    READING = "reading"  # of rows, and again of what was kept of them
+    EXPORTING = "exporting"
+    COORDINATING = "coordinating"  # the process that leads the workers
+
+
+class RecipeEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Fields that an event has nothing to say about are left out of its line."""
+
+    event_type: str
+    timestamp: float  # seconds since 1970
+    message: str | UnsetType = UNSET
+    event_id: str | UnsetType = UNSET
+    job_id: str | UnsetType = UNSET
+    partition_id: int | UnsetType = UNSET
+    operation_name: str | UnsetType = UNSET
+    operation_idx: int | UnsetType = UNSET  # absolute: the operator's place in the recipe
+    status: str | UnsetType = UNSET
+    duration: float | UnsetType = UNSET
+    error_message: str | UnsetType = UNSET
+    stack_trace: str | UnsetType = UNSET
+    retry_count: int | UnsetType = UNSET
+    checkpoint_path: str | UnsetType = UNSET
+    op_args: dict[str, Any] | UnsetType = UNSET
+    input_rows: int | UnsetType = UNSET
+    output_rows: int | UnsetType = UNSET
+    output_path: str | UnsetType = UNSET
+    partition_meta: dict[str, Any] | UnsetType = UNSET
+    config: dict[str, Any] | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    total_partitions: int | UnsetType = UNSET
+    process_id: int | UnsetType = UNSET
+    thread_id: int | UnsetType = UNSET
+
+
+class ParameterInfo(Struct, frozen=True, kw_only=True):
+    name: str
+    type: str  # in words
+    meaning: str = ""
+    default: Any | UnsetType = UNSET  # UNSET: it has to be given
+    is_required: bool = False
+
+
+class OperatorInfo(Struct, frozen=True, kw_only=True):
+    name: str
+    kind: str  # mapper, filter, deduplicator, selector
+    summary: str
+    parameters: tuple[ParameterInfo, ...] = ()
+    shared_parameters: tuple[ParameterInfo, ...] = ()  # that all operators of its kind take
+    needs: str = ""
+    source: str = ""  # the file or package of an operator that is not joblens' own
+    problem: str = ""  # why it cannot be used here
+
+
+class Modality(enum.StrEnum):
+    TEXT = "text"
+    IMAGE = "image"
+    AUDIO = "audio"
+    VIDEO = "video"
+    MULTIMODAL = "multimodal"  # rows with more than one of them
+
+
+class LocalResources(Struct, frozen=True, kw_only=True):
+    """What this process may use: the limits of its groups count, not only what is built in."""
+
+    cpu_cores: int
+    available_memory_gb: float
+    total_memory_gb: float
+    gpu_count: int
+    gpu_memory_gb: float | None = None  # of the smallest; None: no GPU, or it does not tell
+    disk_space_gb: float | None = None
+
+
+class ClusterResources(Struct, frozen=True, kw_only=True):
+    num_nodes: int
+    total_cpu_cores: int
+    available_cpu_cores: int
+    total_memory_gb: float
+    available_memory_gb: float
+    gpu_resources: dict[str, float] = {}
+    smallest_node_memory_gb: float | None = None  # a partition has to fit into any of them
+
+
+class DataCharacteristics(Struct, frozen=True, kw_only=True):
+    """What a sample that is spread over the data says of all of it."""
+
+    primary_modality: Modality
+    modality_distribution: dict[str, int]  # rows of the sample
+    avg_text_length: float
+    avg_images_per_sample: float
+    avg_audio_per_sample: float
+    avg_video_per_sample: float
+    total_samples: int  # estimated where rows could only be counted by reading everything
+    sample_size_analyzed: int
+    memory_per_sample_mb: float  # nine of ten rows take no more
+    mean_bytes_per_sample: float
+    data_skew_factor: float  # 0 all rows alike, 1 very different
+    is_total_estimated: bool = False
+    row_group_rows: int | None = None  # of Parquet files

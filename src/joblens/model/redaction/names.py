@@ -1,8 +1,10 @@
-"""Which names stand for secrets, and which environment variables may be recorded."""
+"""Names of secrets: variables that may be recorded, and the words of a shell line."""
 
 import itertools
 import re
 from functools import cache
+
+from msgspec import Struct
 
 _SECRET_WORDS = frozenset(
     {
@@ -160,3 +162,59 @@ def is_allowed_env(name: str) -> bool:
 @cache
 def _words() -> re.Pattern[str]:
     return re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+_OF_A_SESSION = frozenset(
+    {"PWD", "OLDPWD", "TERM", "COLUMNS", "LINES", "DISPLAY", "EDITOR", "HOSTNAME", "SHELL", "LOGNAME"}
+)
+_OF_A_JOB = ("JOBLENS_", "TORC_", "SLURM_", "PBS_", "LSB_", "PMIX_", "XDG_", "RAY_", "CELERY_")
+
+
+def is_lasting_env(name: str) -> bool:
+    """Jobs that differ in no such variable share what is remembered of their surroundings."""
+    return is_allowed_env(name) and name not in _OF_A_SESSION and not name.startswith(_OF_A_JOB)
+
+
+_WORD_OR_END = re.compile(
+    r"""(?P<word>(?:[^\s'"\\;|&()<>`]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+)|(?P<end>[;|&()\n`])""", re.DOTALL
+)
+_QUOTED = re.compile(r"""\\(.)|'([^']*)'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
+
+
+class ShellWord(Struct, frozen=True):
+    text: str  # as the program gets it, but for what the shell puts in its place ($x)
+    start: int
+    end: int
+
+
+def shell_commands(line: str) -> list[list[ShellWord]]:
+    """The simple commands of the line, in order. Never fails: an open quote is no quote."""
+    commands: list[list[ShellWord]] = [[]]
+    for match in _WORD_OR_END.finditer(line):
+        if match["end"]:
+            commands.append([])
+        else:
+            commands[-1].append(ShellWord(_unquoted(match["word"]), match.start(), match.end()))
+    return [words for words in commands if words]
+
+
+def quoted(text: str, like: str) -> str:
+    """One word again, with the quotes that the word `like` begins with, where they do."""
+    if like[:1] != '"' and "'" not in text:
+        needs_none = like[:1] != "'" and not any(mark in ' \t\n\\";|&()<>`' for mark in text)
+        return text if needs_none else f"'{text}'"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _unquoted(word: str) -> str:
+    if not any(mark in word for mark in "'\"\\"):
+        return word
+    return _QUOTED.sub(_inner, word)
+
+
+def _inner(match: re.Match[str]) -> str:
+    escaped, single, double = match.groups()
+    if double is not None:
+        return re.sub(r'\\(["\\$`])', r"\1", double)
+    return str(escaped if single is None else single)

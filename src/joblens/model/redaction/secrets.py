@@ -190,7 +190,7 @@ def redact_address(address: str) -> str:
 
 def _redact_shell_line(line: str) -> str:
     """What programs are given as options that hide nothing by their name: curl -u, mysql -p, …"""
-    from joblens.model.redaction.shell_words import quoted, shell_commands
+    from joblens.model.redaction.names import quoted, shell_commands
 
     parts, position = [], 0
     for words in shell_commands(line):

@@ -1,15 +1,17 @@
-"""A workflow after expansion: every job by itself, names resolved to places in the lists.
+"""Plan of a workflow after expansion: every job by itself; messages for jobs that fit nowhere.
 
 Made to be small: a hundred thousand jobs wait in memory. Requirements, handlers and environments are
-shared between jobs, never copied."""
+shared between jobs, never copied.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from joblens.model.delivery import RetryLost
+from joblens.model.errors import PlanError
 from joblens.model.jobs.job import ContainerJob, Requirements
 from joblens.model.runs.workflow_spec import (
     ActionSpec,
@@ -20,6 +22,7 @@ from joblens.model.runs.workflow_spec import (
     Stdio,
     WhenBlockedFails,
 )
+from joblens.model.values.units import format_bytes, format_duration
 
 
 class PlannedFile(Struct, frozen=True, gc=False):
@@ -127,3 +130,47 @@ def grow(plan: Plan, jobs: Sequence[PlannedJob]) -> None:
     """Adds jobs to a plan made by `growing`."""
     assert isinstance(plan.jobs, list), "only a growing plan takes jobs"
     plan.jobs.extend(jobs)
+
+
+_SHOWN = 20
+
+
+class Lack(NamedTuple):
+    """A job that could never start."""
+
+    name: str
+    what: str  # cpus, memory, gpus, time, nodes
+    need: float
+    have: float
+
+
+def more_than_there_is(lacks: Sequence[Lack], hint: str = "") -> PlanError:
+    lines = [_line(one) for one in lacks[:_SHOWN]]
+    if len(lacks) > _SHOWN:
+        lines.append(f"and {len(lacks) - _SHOWN} more")
+    error = PlanError(
+        "jobs ask for more than there is to give:\n  " + "\n  ".join(lines),
+        hint=hint or _hint(lacks),
+    )
+    error.lacks = tuple(lacks)
+    return error
+
+
+def _hint(lacks: Sequence[Lack]) -> str:
+    """Nodes cannot be offered: there are as many as there are."""
+    flags = ", ".join(f"--{what}" for what in dict.fromkeys(one.what for one in lacks) if what != "nodes")
+    if not flags:
+        return "ask for fewer nodes in the file, or name a cluster that has as many"
+    return f"ask for less in the file, or offer more than the machine seems to have with {flags}"
+
+
+def _line(one: Lack) -> str:
+    if one.what == "memory":
+        need, have = format_bytes(int(one.need)), format_bytes(int(one.have))
+        return f"{one.name}: needs {need} of memory, {have} are offered"
+    if one.what == "time":
+        return f"{one.name}: needs {format_duration(one.need)}, {format_duration(one.have)} are offered"
+    what = {"cpus": "CPUs", "gpus": "GPUs"}.get(one.what, one.what)
+    if one.need == 1:
+        what = what.removesuffix("s")
+    return f"{one.name}: needs {one.need:g} {what}, {one.have:g} {'is' if one.have == 1 else 'are'} offered"

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from joblens.model.clusters.placing import Placed
+from joblens.model.clusters.placement import Placed
 from joblens.model.jobs.job import Owner, Status
 from joblens.model.runs.workflow_spec import HashMode, JobSpec
 

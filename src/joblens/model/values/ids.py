@@ -1,6 +1,8 @@
-"""Job identities: a UUID inside, the caller's own id and a small number beside it."""
+"""Identities: UUIDs of jobs, and digests of contents without OpenSSL."""
 
+import importlib
 import os
+from typing import Any, Protocol
 
 SHORT_LENGTH = 8
 
@@ -41,3 +43,36 @@ def uuid_from(*parts: str) -> str:
 
 def _dashed(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+LITTLE = 4 << 20  # up to here a digest is there sooner without hashlib than with it
+
+
+class Digest(Protocol):
+    def update(self, content: bytes, /) -> None: ...
+
+    def digest(self) -> bytes: ...
+
+    def hexdigest(self) -> str: ...
+
+
+def blake2b(content: bytes, digest_size: int) -> Digest:
+    made: Digest = _first("_blake2", "hashlib").blake2b(content, digest_size=digest_size)
+    return made
+
+
+def sha256(size: int) -> Digest:
+    """For a content of so many bytes."""
+    names = ("_sha256", "_sha2", "hashlib") if size <= LITTLE else ("hashlib",)
+    made: Digest = _first(*names).sha256()
+    return made
+
+
+def _first(*names: str) -> Any:
+    """Of modules that Python is built with, or not: the last is always there."""
+    for name in names[:-1]:
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    return importlib.import_module(names[-1])

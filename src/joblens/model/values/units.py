@@ -1,10 +1,12 @@
-"""Sizes, durations and instants as people write them, to and from base units.
+"""Units: sizes, durations, instants and CPU lists as people write them, to and from base units.
 
-Inside joblens only bytes, seconds and microseconds exist; text is read and written here."""
+Inside joblens only bytes, seconds and microseconds exist; text is read and written here.
+"""
 
 import datetime as dt
 import functools
 import re
+from collections.abc import Iterable
 
 from joblens.model.errors import InputError
 
@@ -152,3 +154,35 @@ def format_duration(seconds: float | None) -> str:
     whole = round(seconds)
     hours, minutes = whole // 3600, whole // 60 % 60
     return f"{hours}h{minutes:02d}m{whole % 60:02d}s" if hours else f"{minutes}m{whole % 60:02d}s"
+
+
+_MOST = 1 << 16  # more than any kernel has numbers for
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...]:
+    """'0-3,8' -> (0, 1, 2, 3, 8). Raises InputError."""
+    cpus: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = (word.strip() for word in part.partition("-"))
+        last = last if dash else first
+        if not (_is_number(first) and _is_number(last)) or max(int(first), int(last)) >= _MOST:
+            raise InputError(f"CPU list '{text}': '{part.strip()}' is not a CPU", hint="write it as 0-3,8")
+        if int(first) > int(last):
+            raise InputError(f"CPU list '{text}': '{part.strip()}' runs backwards", hint=f"{last}-{first}")
+        cpus.update(range(int(first), int(last) + 1))
+    return tuple(sorted(cpus))
+
+
+def format_cpu_list(cpus: Iterable[int]) -> str:
+    """{0, 1, 2, 8} -> '0-2,8'"""
+    spans: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if spans and cpu == spans[-1][1] + 1:
+            spans[-1][1] = cpu
+        else:
+            spans.append([cpu, cpu])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and len(word) < 7

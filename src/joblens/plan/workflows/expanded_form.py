@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from joblens.model.runs.plan import Plan, PlannedDataset, PlannedJob
 from joblens.model.runs.workflow_spec import FileSpec
-from joblens.plan.commands.substitution import Variables, with_variables
+from joblens.plan.commands.parameters import Variables, with_variables
 
 _CONSUMED = frozenset({"parameters", "parameters_file", "variables", "use_parameters", "parameter_mode"})
 _JOB_CONSUMED = _CONSUMED | {

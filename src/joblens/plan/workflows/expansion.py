@@ -29,14 +29,12 @@ from joblens.model.runs.workflow_spec import (
 )
 from joblens.model.values.labels import label_problem
 from joblens.plan.commands.names import NameIndex
-from joblens.plan.workflows.entries import Entries, Expanded
+from joblens.plan.workflows.checks import check_identifiers
 from joblens.plan.workflows.graph import find_cycles
-from joblens.plan.workflows.identifiers import check_identifiers
 from joblens.plan.workflows.linking import Linker, Links, Things, index_of
-from joblens.plan.workflows.problems import Path, PlanProblem, Problems
-from joblens.plan.workflows.scheduler_fit import check_nodes, warn_of_amounts
-from joblens.plan.workflows.sweeps import Sweeps, variables_of
-from joblens.plan.workflows.unread import NOTHING_UNREAD, Unread
+from joblens.plan.workflows.problems import NOTHING_UNREAD, Path, PlanProblem, Problems, Unread
+from joblens.plan.workflows.slurm import check_nodes, warn_of_amounts
+from joblens.plan.workflows.sweeps import Entries, Expanded, Sweeps, variables_of
 
 _NONE: dict[str, Any] = {}
 _NO_REQUIREMENTS = Requirements()

@@ -10,8 +10,8 @@ from msgspec import Struct
 from joblens.model.runs.workflow_spec import JobSpec
 from joblens.plan.commands.names import NameIndex
 from joblens.plan.commands.references import KINDS, check_user_data, resolve_paths
-from joblens.plan.workflows.entries import Expanded
 from joblens.plan.workflows.problems import Path, Problems
+from joblens.plan.workflows.sweeps import Expanded
 
 Places = tuple[int, ...]
 _NOBODY: list[int] = []

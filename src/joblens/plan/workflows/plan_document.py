@@ -1,16 +1,27 @@
-"""A plan as the bytes of `metadata/plan.json`, and back again, exactly."""
+"""Plan document: `metadata/plan.json` to a plan and back; compact plans; requests raised later.
+
+Reading a file takes several times the memory its plan needs. What stays is strewn among what goes, and memory
+with holes in it is not given back: so a large plan is packed, everything that was read for it is let go, and
+it is unpacked again into whole blocks.
+"""
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
+from joblens.model.jobs.job import Requirements
 from joblens.model.recipes.recipe import OperatorCall, RecipePlan
 from joblens.model.redaction.secrets import redact_params
+from joblens.model.runs.plan import Plan, PlannedFile, PlannedJob
+from joblens.model.runs.run import RaisedRequest
 from joblens.model.values.json_text import decode_json
+from joblens.model.values.units import format_bytes, format_duration
 
 _NUMBER = "__number__"  # JSON has no word for infinity: {"__number__": "inf"} stands for it
 
@@ -74,3 +85,111 @@ def _with_params(plan: RecipePlan, change: Callable[[Any], Any]) -> RecipePlan:
         return replace(call, params={name: change(each) for name, each in call.params.items()})
 
     return replace(plan, recipe=replace(plan.recipe, process=tuple(map(changed, plan.recipe.process))))
+
+
+S = TypeVar("S", bound=Struct)
+
+# Below this many jobs the holes are small.
+WORTH_PACKING = 2_000
+
+
+class PackedPlan(Struct, frozen=True):
+    """Field by field: values that jobs share are there once, and are shared again afterwards."""
+
+    rest: Plan
+    jobs: tuple[bytes, ...]
+    files: tuple[bytes, ...]
+
+
+def pack_plan(plan: Plan) -> PackedPlan:
+    return PackedPlan(
+        structs.replace(plan, jobs=(), files=()),
+        _columns(PlannedJob, plan.jobs),
+        _columns(PlannedFile, plan.files),
+    )
+
+
+def unpack_plan(packed: PackedPlan) -> Plan:
+    jobs, files = _rows(PlannedJob, packed.jobs), _rows(PlannedFile, packed.files)
+    return structs.replace(packed.rest, jobs=jobs, files=files)
+
+
+def _columns(kind: type[S], rows: Sequence[S]) -> tuple[bytes, ...]:
+    # not msgpack: it has no integers of any size, no halves of character pairs, and nothing is shared in it
+    fields = kind.__struct_fields__ if rows else ()
+    return tuple(pickle.dumps([getattr(row, field) for row in rows], protocol=5) for field in fields)
+
+
+def _rows(kind: type[S], columns: tuple[bytes, ...]) -> tuple[S, ...]:
+    fields = kind.__struct_fields__
+    values: list[list[Any]] = [pickle.loads(column) for column in columns]  # noqa: S301 - packed above
+    return tuple(kind(**dict(zip(fields, row, strict=True))) for row in zip(*values, strict=True))
+
+
+def with_raised(plan: Plan, raised: Iterable[RaisedRequest]) -> Plan:
+    """Returns the plan with the raised requests; a later one replaces an earlier one."""
+    changed: dict[int, Requirements] = {}
+    for one in raised:
+        if one.index < len(plan.jobs):
+            before = changed.get(one.index, plan.jobs[one.index].requirements)
+            changed[one.index] = raised_to(before, one)
+    if not changed:
+        return plan
+    jobs = list(plan.jobs)
+    for index, requirements in changed.items():
+        jobs[index] = replace(jobs[index], requirements=requirements)
+    return replace(plan, jobs=tuple(jobs))
+
+
+def raised_to(asked: Requirements, one: RaisedRequest | None) -> Requirements:
+    if one is None:
+        return asked
+    return replace(
+        asked,
+        memory_bytes=asked.memory_bytes if one.memory_bytes is None else one.memory_bytes,
+        timeout_s=asked.timeout_s if one.timeout_s is None else one.timeout_s,
+    )
+
+
+def from_the_first_attempt(raised: Iterable[RaisedRequest]) -> tuple[RaisedRequest, ...]:
+    """For a new run: one request for each job, the newest."""
+    last: dict[int, RaisedRequest] = {}
+    for one in raised:
+        before = last.get(one.index, one)
+        last[one.index] = RaisedRequest(
+            one.index,
+            0,
+            before.memory_bytes if one.memory_bytes is None else one.memory_bytes,
+            before.timeout_s if one.timeout_s is None else one.timeout_s,
+            one.why,
+        )
+    return tuple(last.values())
+
+
+def describe_raised(
+    raised: Iterable[RaisedRequest], index: int, before_attempt: int | None = None, *, with_why: bool = False
+) -> str:
+    """'memory raised to 90.0 MiB after attempt 1', for each of the job's. `before_attempt`: only those that
+    hold for that attempt."""
+    parts = []
+    for one in raised:
+        if one.index != index or (before_attempt is not None and one.attempt >= before_attempt):
+            continue
+        what = [] if one.memory_bytes is None else [f"memory raised to {format_bytes(one.memory_bytes)}"]
+        what += [] if one.timeout_s is None else [f"time raised to {format_duration(one.timeout_s)}"]
+        when = f" after attempt {one.attempt}" if one.attempt else " in an earlier run"
+        parts.append(" and ".join(what) + when + (f" ({one.why})" if with_why and one.why else ""))
+    return "; ".join(parts)
+
+
+def still_valid(raised: Iterable[RaisedRequest], before: Plan, now: Plan) -> tuple[RaisedRequest, ...]:
+    """Without those of jobs whose name or request the file has changed since. `before`: the plan of the file
+    as it was when they were raised."""
+    return tuple(one for one in raised if _asks_the_same(one.index, before, now))
+
+
+def _asks_the_same(index: int, before: Plan, now: Plan) -> bool:
+    if index >= len(before.jobs) or index >= len(now.jobs):
+        return False
+    then, new = before.jobs[index], now.jobs[index]
+    return then.name == new.name and then.requirements == new.requirements

@@ -1,13 +1,17 @@
-"""Which jobs of a plan to run: `--only`, `--skip`, `--until`, by name, glob, `label:…` or `regex:…`."""
+"""Selection of jobs to run: by name, glob, label or regex, and by changes since they last ran."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import translate
+from hashlib import blake2b
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 
-from joblens.model.runs.plan import Plan
-from joblens.plan.commands.regex_search import search_of
+from joblens.model.jobs.job import FileStamp
+from joblens.model.runs.plan import Plan, PlannedDataset, PlannedJob
+from joblens.model.runs.workflow_spec import HashMode
+from joblens.plan.commands.names import search_of
 from joblens.plan.workflows.graph import Graph
 from joblens.plan.workflows.problems import did_you_mean
 
@@ -108,3 +112,148 @@ def _matching(word: str, known: Mapping[str, object]) -> list[str]:
         return []
     matches = re.compile(translate(word)).match
     return [name for name in known if matches(name)]
+
+
+class LastSuccess(Struct, frozen=True):
+    """How a job last succeeded: the digest and the inputs its record has."""
+
+    command_digest: str
+    inputs: tuple[FileStamp, ...] = ()
+
+
+class FilesNow:
+    """The questions asked about files; `digest_of` only where the time stamp has changed. `dataset_of` gives
+    the stamp of a dataset, counted and hashed now; without `files` where that is not possible."""
+
+    def __init__(
+        self,
+        stamp_of: Callable[[str], FileStamp],
+        digest_of: Callable[[str], str | None],
+        dataset_of: Callable[[PlannedDataset], FileStamp] = lambda dataset: FileStamp(dataset.path),
+    ) -> None:
+        self.stamp_of = stamp_of
+        self.digest_of = digest_of
+        self.dataset_of = dataset_of
+
+
+def command_digest(plan: Plan, job: PlannedJob) -> str:
+    """Of everything written that makes the job do what it does: command, script, environment, container, and
+    user data that the spec itself gives."""
+    inputs = [plan.user_data[place] for place in job.input_user_data]
+    given = [(data.name, data.data) for data in inputs if data.producer < 0]
+    content: tuple[Any, ...] = (job.command, job.invocation_script, sorted(job.env.items()), given)
+    if job.container is not None:
+        content += (job.container,)
+    return blake2b(json.encode(content), digest_size=16).hexdigest()
+
+
+def jobs_to_run_again(
+    plan: Plan,
+    last: Mapping[int, LastSuccess],
+    files: FilesNow,
+    graph: Graph | None = None,
+    *,
+    without_success: Callable[[int], str] = lambda _: "has not succeeded yet",
+    shown: Callable[[str], str] = str,
+) -> dict[int, str]:
+    """Place of each job that must run, with the reason, in an order they could run in. A job without a last
+    success must run (`without_success` says why it has none), and so must everything behind one that runs.
+    `shown`: how a path is written in records."""
+    graph = graph or Graph(plan)
+    seen = _Seen(plan, files, shown)
+    reasons: dict[int, str] = {}
+    for place in graph.order():
+        job = plan.jobs[place]
+        earlier = next((one for one in job.depends_on if one in reasons), None)
+        if place not in last:
+            reasons[place] = without_success(place)
+        elif last[place].command_digest != command_digest(plan, job):
+            parts = "script or environment" if job.container is None else "script, environment or container"
+            reasons[place] = f"its command, {parts} has changed"
+        elif earlier is not None:
+            reasons[place] = f"needs '{plan.jobs[earlier].name}', which runs again"
+        else:
+            reason = (
+                seen.changed_input(job, last[place])
+                or seen.missing_output(job)
+                or seen.changed_dataset(job, last[place])
+            )
+            if reason:
+                reasons[place] = reason
+    return reasons
+
+
+class _Seen:
+    """Each file is looked at once, however many jobs read it."""
+
+    def __init__(self, plan: Plan, files: FilesNow, shown: Callable[[str], str]) -> None:
+        self._plan = plan
+        self._shown = shown
+        self._files = files
+        self._stamps: dict[str, FileStamp] = {}
+        self._digests: dict[str, str | None] = {}
+        self._datasets: dict[int, FileStamp] = {}
+
+    def changed_input(self, job: PlannedJob, last: LastSuccess) -> str:
+        before = {stamp.path: stamp for stamp in last.inputs}
+        for place in job.input_files:
+            path = self._plan.files[place].path
+            then, now = before.get(self._shown(path)), self._stamp(path)
+            if then is None:
+                return f"input '{path}' is new to it"
+            if now.mtime_ns is None:
+                return f"input '{path}' is missing"
+            if then.mtime_ns is None:
+                return f"input '{path}' was not there"
+            if self._differs(path, then, now):
+                return f"input '{path}' has changed"
+        return ""
+
+    def missing_output(self, job: PlannedJob) -> str:
+        for place in job.output_files:
+            path = self._plan.files[place].path
+            if self._stamp(path).mtime_ns is None:
+                return f"output '{path}' is missing"
+        for place in job.output_datasets:
+            dataset = self._plan.datasets[place]
+            if self._stamp(dataset.path).mtime_ns is None:
+                return f"dataset '{dataset.name}' is missing"
+        return ""
+
+    def changed_dataset(self, job: PlannedJob, last: LastSuccess) -> str:
+        """Reading a dataset may take long: what needs no reading is found out first."""
+        before = {stamp.path: stamp for stamp in last.inputs if stamp.files is not None}
+        for place in job.input_datasets:
+            dataset = self._plan.datasets[place]
+            name, then = dataset.name, before.get(self._shown(dataset.path))
+            if then is None:
+                return f"dataset '{name}' is new to it"
+            if then.hash_mode != dataset.hash_mode:
+                return f"the hash mode of dataset '{name}' has changed"
+            if self._stamp(dataset.path).mtime_ns is None:
+                return f"dataset '{name}' is missing"
+        for place in job.input_datasets:
+            dataset = self._plan.datasets[place]
+            then = before[self._shown(dataset.path)]
+            if dataset.hash_mode is not HashMode.NONE and then.digest != self._dataset(place).digest:
+                return f"dataset '{dataset.name}' has changed"
+        return ""
+
+    def _dataset(self, place: int) -> FileStamp:
+        if place not in self._datasets:
+            self._datasets[place] = self._files.dataset_of(self._plan.datasets[place])
+        return self._datasets[place]
+
+    def _differs(self, path: str, then: FileStamp, now: FileStamp) -> bool:
+        if then.mtime_ns == now.mtime_ns and then.size == now.size:
+            return False
+        if then.size != now.size or then.digest is None:
+            return True
+        if path not in self._digests:
+            self._digests[path] = self._files.digest_of(path)
+        return self._digests[path] != then.digest
+
+    def _stamp(self, path: str) -> FileStamp:
+        if path not in self._stamps:
+            self._stamps[path] = self._files.stamp_of(path)
+        return self._stamps[path]

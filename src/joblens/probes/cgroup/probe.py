@@ -8,9 +8,8 @@ from typing import Any
 
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.sample import DeviceIo
-from joblens.probes.cgroup import parsers
-from joblens.probes.cgroup.layout import UNIFIED
-from joblens.probes.cgroup.sources import (
+from joblens.probes.cgroup import counters
+from joblens.probes.cgroup.counters import (
     GROUPS_OF_CGROUPS,
     NO_CPU_CONTROLLER,
     NO_CPU_LIMIT,
@@ -19,9 +18,10 @@ from joblens.probes.cgroup.sources import (
     standing_reason,
     why_missing,
 )
-from joblens.probes.proc.descriptors import BUDGET, DescriptorBudget
-from joblens.probes.proc.field_groups import unknown_fields
+from joblens.probes.cgroup.layout import UNIFIED
 from joblens.probes.proc.kernel_files import list_pids, pread_whole
+from joblens.probes.proc.processes import BUDGET, DescriptorBudget
+from joblens.probes.proc.readings import unknown_fields
 
 _READ_SIZE = 8192  # every file that is read in one go is well below
 # A kept descriptor, the path of a file that is opened at every reading, or its contents.
@@ -83,7 +83,7 @@ class CgroupProbe:
                 fields.update(known[1])
             fields["processes"] = self._count_processes()
             if self._io is not None:
-                self._add_io(fields, parsers.parse_io_stat(_read_whole(self._io)))
+                self._add_io(fields, counters.parse_io_stat(_read_whole(self._io)))
         except OSError as error:
             raise self._gone(error) from error
         return fields
@@ -114,7 +114,7 @@ class CgroupProbe:
                 known = self._parsed[place] = (data, parse(data))
             fields.update(known[1])
         if self._io is not None:
-            self._add_io(fields, parsers.parse_io_stat(contents[-1]))
+            self._add_io(fields, counters.parse_io_stat(contents[-1]))
         return fields
 
     def close(self) -> None:
@@ -194,10 +194,10 @@ class CgroupProbe:
     def _read_limits(self) -> dict[str, int]:
         limits: dict[str, int] = {}
         for hierarchy, file, group, parse in (
-            ("memory", "memory.limit_in_bytes", "memory_limit", parsers.parse_limit_v1),
-            (UNIFIED, "memory.max", "memory_limit", parsers.single_value("memory_limit_bytes")),
-            ("pids", "pids.max", "pids_limit", parsers.single_value("pids_limit")),
-            (UNIFIED, "pids.max", "pids_limit", parsers.single_value("pids_limit")),
+            ("memory", "memory.limit_in_bytes", "memory_limit", counters.parse_limit_v1),
+            (UNIFIED, "memory.max", "memory_limit", counters.single_value("memory_limit_bytes")),
+            ("pids", "pids.max", "pids_limit", counters.single_value("pids_limit")),
+            (UNIFIED, "pids.max", "pids_limit", counters.single_value("pids_limit")),
         ):
             if hierarchy not in self._paths:
                 continue

@@ -1,13 +1,134 @@
-"""A container engine asked over its socket: Docker, or Podman, which speaks Docker's language too."""
+"""Container engine API: Docker or Podman over its Unix socket."""
 
+import contextlib
+import http.client
 import json
 import os
+import socket
+import struct
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from joblens.model.errors import ContainerError
-from joblens.probes.containers import http
 from joblens.probes.containers.info import ContainerInfo, info_of
+
+_HEAD_LIMIT = 1 << 16
+_ENGINES = ("dockerd", "podman")
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: float | None) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def url(path: str, query: Mapping[str, Any] | None = None) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def request(
+    socket_path: str,
+    method: str,
+    target: str,
+    body: Any = None,
+    *,
+    timeout_s: float | None,
+) -> tuple[int, bytes]:
+    """-> status and body. Raises ContainerError when nobody answers in time."""
+    connection = UnixConnection(socket_path, timeout_s)
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"} if data is not None else {}
+    try:
+        connection.request(method, target, data, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise ContainerError(_why_silent(socket_path, error, timeout_s)) from error
+    finally:
+        connection.close()
+
+
+def open_stream(socket_path: str, target: str, *, timeout_s: float) -> tuple[socket.socket, bytes]:
+    """A connection that is a plain stream from here on, and what has come over it already."""
+    stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    stream.settimeout(timeout_s)
+    try:
+        stream.connect(socket_path)
+        head = f"POST {target} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+        stream.sendall(head.encode())
+        answer = b""
+        while b"\r\n\r\n" not in answer and len(answer) < _HEAD_LIMIT:
+            piece = stream.recv(4096)
+            if not piece:
+                break
+            answer += piece
+    except OSError as error:
+        stream.close()
+        raise ContainerError(_why_silent(socket_path, error, timeout_s)) from error
+    head_bytes, _, rest = answer.partition(b"\r\n\r\n")
+    words = head_bytes.split(None, 2)
+    if len(words) < 2 or words[1] not in (b"101", b"200"):
+        stream.close()
+        raise ContainerError(message_of(rest) or f"the engine at {socket_path} refused to attach")
+    stream.settimeout(None)
+    return stream, rest
+
+
+def message_of(body: bytes) -> str:
+    """What an engine says went wrong."""
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return body.decode(errors="replace").strip()
+    if not isinstance(told, dict):
+        return ""
+    return str(told.get("message") or told.get("cause") or "").strip()
+
+
+def peer_pid(socket_path: str) -> int | None:
+    """The engine's own process, as far as the kernel tells who listens there. None where that is somebody
+    else: systemd listens for engines that it starts when they are needed."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
+            probe.connect(socket_path)
+            credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except OSError:
+        return None
+    pid = int(struct.unpack("3i", credentials)[0])
+    return pid if _program_of(pid).startswith(_ENGINES) else None
+
+
+def _program_of(pid: int) -> str:
+    """'' when there is no such process."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:  # it is somebody else's
+        with (
+            contextlib.suppress(OSError),
+            open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file,
+        ):
+            return file.read().strip()
+    return ""
+
+
+def _why_silent(socket_path: str, error: Exception, timeout_s: float | None) -> str:
+    if isinstance(error, TimeoutError):
+        return f"the container engine at {socket_path} did not answer within {timeout_s:g} s"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no container engine at {socket_path}"
+    if isinstance(error, ConnectionRefusedError):
+        return f"no container engine listens at {socket_path}"
+    if isinstance(error, PermissionError):
+        return f"the container engine at {socket_path} may not be used by this user"
+    return f"the container engine at {socket_path} hung up: {str(error) or type(error).__name__}"
+
 
 ANSWER_S = 10.0  # an engine that takes longer over a plain question hangs
 CREATE_S = 120.0  # unpacking an image's layers on a slow disk
@@ -28,7 +149,7 @@ def connect(engine: str = "", socket: str = "", *, timeout_s: float = ANSWER_S) 
         _refuse_other_machines(engine)
     for path in [plain_path(socket)] if socket else _usual_sockets(engine):
         try:
-            status, body = http.request(path, "GET", "/version", timeout_s=timeout_s)
+            status, body = request(path, "GET", "/version", timeout_s=timeout_s)
             told = json.loads(body) if status == 200 else {}
             if not isinstance(told, dict) or "Version" not in told:
                 raise ContainerError(f"{path} does not answer like a container engine")
@@ -103,9 +224,9 @@ class ContainerApi:
         timeout_s: float | None = ANSWER_S,
     ) -> Any:
         """The answer, decoded."""
-        status, data = http.request(self.socket, method, http.url(path, query), body, timeout_s=timeout_s)
+        status, data = request(self.socket, method, url(path, query), body, timeout_s=timeout_s)
         if status >= 400:
-            raise ContainerError(http.message_of(data) or f"{self.engine} answered {status}", status=status)
+            raise ContainerError(message_of(data) or f"{self.engine} answered {status}", status=status)
         try:
             return json.loads(data) if data.strip() else None
         except ValueError:
@@ -161,17 +282,15 @@ class ContainerApi:
         """Its streams as one socket, and what has come already. Without a terminal the output comes in
         frames: stream number, three zeros, length, bytes."""
         query = {"stream": 1, "stdin": 1, "stdout": 1, "stderr": 1}
-        return http.open_stream(
-            self.socket, http.url(f"/containers/{container_id}/attach", query), timeout_s=ANSWER_S
-        )
+        return open_stream(self.socket, url(f"/containers/{container_id}/attach", query), timeout_s=ANSWER_S)
 
     def logs(self, name: str) -> bytes:
         query = {"stdout": 1, "stderr": 1}
-        status, data = http.request(
-            self.socket, "GET", http.url(f"/containers/{_word(name)}/logs", query), timeout_s=ANSWER_S
+        status, data = request(
+            self.socket, "GET", url(f"/containers/{_word(name)}/logs", query), timeout_s=ANSWER_S
         )
         if status >= 400:
-            raise ContainerError(http.message_of(data), status=status)
+            raise ContainerError(message_of(data), status=status)
         return data
 
     def labelled(self, label: str, *, timeout_s: float = ANSWER_S) -> list[str]:
@@ -203,7 +322,7 @@ class ContainerApi:
                 raise ContainerError(f"{image} could not be pulled: {told['error']}")
 
     def engine_pid(self) -> int | None:
-        return http.peer_pid(self.socket)
+        return peer_pid(self.socket)
 
 
 def _has_tag(image: str) -> bool:

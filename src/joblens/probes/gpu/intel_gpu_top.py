@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from joblens.probes.gpu.drm_sysfs import Card
-from joblens.probes.proc.own_helpers import HELPERS
+from joblens.probes.proc.own_tree import HELPERS
 
 _EVERY_MS = 2000
 _MISSING = "the kernel's files do not tell it, and intel_gpu_top is not installed"

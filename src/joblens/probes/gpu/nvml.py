@@ -2,10 +2,15 @@
 
 A call of NVML costs up to some milliseconds, so only GPUs that a job was given or uses are read whole; of the
 others just the list of processes, in which a job may turn up. Everything together stays within 1 % of a core:
-where many GPUs are in use, readings come less often."""
+where many GPUs are in use, readings come less often.
 
+Asked for what was after a moment, NVML tells one number of each process that did anything since then: its
+share of all the time from that moment on. The stamp beside it says when it was last seen at work.
+"""
+
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -13,11 +18,81 @@ from msgspec.structs import replace
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.details import GpuFacts
 from joblens.model.jobs.sample import GpuReading
-from joblens.probes.gpu.following import Followers, GpuProcess, GpuState, JobGpus, sum_known
-from joblens.probes.gpu.nvml_calls import DeviceCalls, first_of_pair, load_library, now_us, one, question
-from joblens.probes.gpu.nvml_facts import find_devices
-from joblens.probes.gpu.nvml_processes import ProcessUtilization
-from joblens.probes.proc.pid_namespace import NOBODY_LISTED, foreign_pids, is_own_namespace
+from joblens.probes.gpu.attribution import Followers, GpuProcess, GpuState, JobGpus, sum_known
+from joblens.probes.gpu.nvml_calls import (
+    DeviceCalls,
+    find_devices,
+    first_of_pair,
+    load_library,
+    now_us,
+    one,
+    question,
+)
+
+
+class ProcessUtilization:
+    """Shares times the time between two readings add up to `busy_usec`."""
+
+    def __init__(self) -> None:
+        self.uses: dict[int, GpuProcess] = {}
+
+    def add(self, samples: Sequence[Any], elapsed_us: int, listed: Collection[int]) -> None:
+        """`samples` of the last `elapsed_us` have pid, and smUtil, encUtil and decUtil in percent. A process
+        that is neither in them nor `listed` has ended, and is told no more."""
+        idle = {
+            pid: replace(use, utilization=0, encoder_utilization=0, decoder_utilization=0)
+            for pid, use in self.uses.items()
+            if pid in listed
+        }
+        by_pid: dict[int, list[Any]] = {}
+        for sample in samples:
+            by_pid.setdefault(sample.pid, []).append(sample)
+        self.uses = idle | {pid: self._used(pid, own, elapsed_us) for pid, own in by_pid.items()}
+
+    def _used(self, pid: int, samples: Sequence[Any], elapsed_us: int) -> GpuProcess:
+        share = _mean([sample.smUtil for sample in samples])
+        known = self.uses.get(pid)
+        before_usec = known.busy_usec if known is not None else None
+        return GpuProcess(
+            utilization=share,
+            busy_usec=(before_usec or 0) + share * elapsed_us // 10_000,
+            encoder_utilization=_mean([sample.encUtil for sample in samples]),
+            decoder_utilization=_mean([sample.decUtil for sample in samples]),
+        )
+
+
+def _mean(percents: Sequence[int]) -> int:
+    """In hundredths of a percent."""
+    return sum(percents) * 100 // len(percents)
+
+
+_MACHINE = "pid:[4026531836]"  # the kernel's own number for the namespace everything began in
+_REASON = (
+    "the driver tells processes by the machine's numbers, and joblens runs in a pid namespace of its own "
+    "(a container): none of them can be matched to the job"
+)
+NOBODY_LISTED = (
+    "a GPU is at work and its driver lists no process: joblens runs in a pid namespace of its own (a "
+    "container), from where it may not see them"
+)
+
+
+def foreign_pids(pids: Iterable[int], proc: str = "/proc") -> str:
+    """Why they cannot be matched to ours; '' where they can. In a namespace of our own some drivers translate
+    the numbers: if all of them exist here, they are taken as ours."""
+    listed = list(pids)
+    if not listed or not is_own_namespace(proc):
+        return ""
+    return "" if all(os.path.exists(f"{proc}/{pid}") for pid in listed) else _REASON
+
+
+def is_own_namespace(proc: str = "/proc") -> bool:
+    """Whether we see other numbers than the machine does."""
+    try:
+        return os.readlink(f"{proc}/self/ns/pid") != _MACHINE
+    except OSError:
+        return False
+
 
 _INTERVAL_S = 2.0
 _SELDOM_S = 30.0  # what hardly changes, or costs 20 ms to be told

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.probes.host.energy_signs import NO_ZONES, POWERCAP
+from joblens.probes.proc.hardware_presence import NO_ZONES, POWERCAP
 from joblens.probes.proc.kernel_files import read_text
 
 PACKAGE_FIELD, DRAM_FIELD = "host_energy_package_uj", "host_energy_dram_uj"

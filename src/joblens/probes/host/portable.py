@@ -1,13 +1,17 @@
-"""This process, what descends from it and the machine, by what psutil gives: for systems other than Linux.
+"""Portable probe by psutil, for systems other than Linux: this process, its descendants and the machine.
 
-Numbers that psutil does not have there are left out."""
+Numbers that psutil does not have there are left out.
+"""
 
 import os
+import platform
 import time
 from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
+
+from joblens.probes.host.machine_load import HostFacts
 
 try:
     import psutil
@@ -171,3 +175,13 @@ def _memory_of(process: "psutil.Process") -> tuple[int, int, int] | None:
 def _files_of(process: "psutil.Process") -> int | None:
     count: int | None = _asked(lambda: process.num_handles() if os.name == "nt" else process.num_fds(), None)
     return count
+
+
+def read_portable_facts() -> HostFacts:
+    return HostFacts(
+        hostname=platform.node(),
+        kernel=f"{platform.system()} {platform.release()}",
+        boot_id="",
+        cpu_count=os.cpu_count(),
+        memory_total_bytes=read_portable_host().get("host_memory_total_bytes"),
+    )

@@ -1,17 +1,160 @@
-"""What went through a job's sockets, counted by the kernel: a program at its control group sees every packet.
+"""Network traffic of a control group, counted by a BPF program in the kernel.
 
 No network namespace is needed, and nothing is missed between two readings. The counters lie in memory that is
-shared with the kernel, so reading them is no system call."""
+shared with the kernel, so reading them is no system call.
 
+Put together by `traffic_program`, which says what it does; a test proves that both are the same.
+"""
+
+import array
 import errno
 import mmap
 import os
+import struct
 from collections.abc import Callable, Mapping
 
 from joblens.probes.cgroup.layout import UNIFIED
-from joblens.probes.network import bpf
-from joblens.probes.network.traffic_code import FIELDS, VALUE_BYTES, parse_counters, program
 from joblens.probes.proc.kernel_files import read_text
+from joblens.probes.proc.system_calls import call, call_writing
+
+INGRESS, EGRESS = 0, 1  # where a group's packets pass a program
+
+_CALL_NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361}
+_MAP_CREATE, _PROG_LOAD, _PROG_ATTACH = 0, 5, 8
+_PROG_GET_FD, _MAP_GET_FD, _INFO, _PROG_QUERY, _LINK_CREATE = 13, 14, 15, 16, 28
+_ARRAY = 2
+_MMAPABLE = 1 << 10
+_CGROUP_SKB = 8
+_ALLOW_MULTI = 2  # beside the programs of others, above and below
+_MOST_PROGRAMS = 64  # the kernel's own bound for one group
+_INFO_BYTES = 80
+_LICENSE = array.array("B", b"MIT\0")
+
+
+def create_array(name: bytes, value_bytes: int) -> int:
+    """A map of one value, which can be mapped into memory. -> descriptor"""
+    attributes = struct.pack("=5I8x16s", _ARRAY, 4, value_bytes, 1, _MMAPABLE, name)
+    return _bpf(_MAP_CREATE, attributes)
+
+
+def map_value(descriptor: int, value_bytes: int) -> mmap.mmap:
+    return mmap.mmap(descriptor, value_bytes, mmap.MAP_SHARED, mmap.PROT_READ)
+
+
+def load_group_program(name: bytes, code: bytes, direction: int) -> int:
+    """-> descriptor. Without a log, which is most of what loading costs."""
+    instructions = array.array("B", code)
+    attributes = struct.pack(
+        "=IIQQIIQII16sII",
+        _CGROUP_SKB,
+        len(code) // 8,
+        instructions.buffer_info()[0],
+        _LICENSE.buffer_info()[0],
+        0,
+        0,
+        0,
+        0,
+        0,
+        name,
+        0,
+        direction,
+    )
+    return _bpf(_PROG_LOAD, attributes)
+
+
+def attach(group: int, program: int, direction: int) -> None:
+    """For as long as the group exists, whoever made it go there."""
+    _bpf(_PROG_ATTACH, struct.pack("=4I", group, program, direction, _ALLOW_MULTI))
+
+
+def attach_while_open(group: int, program: int, direction: int) -> int:
+    """-> descriptor; the program is gone from the group when it is closed, also by this process's end."""
+    return _bpf(_LINK_CREATE, struct.pack("=4I", program, group, direction, 0))
+
+
+def attached_programs(group: int, direction: int) -> list[int]:
+    """Ids of those that were attached to this very group."""
+    ids = array.array("I", bytes(4 * _MOST_PROGRAMS))
+    attributes = bytearray(
+        struct.pack("=4IQI4x", group, direction, 0, 0, ids.buffer_info()[0], _MOST_PROGRAMS)
+    )
+    call_writing(_number(), _PROG_QUERY, attributes, len(attributes))
+    (count,) = struct.unpack_from("=I", attributes, 24)
+    return ids[:count].tolist()
+
+
+def open_map_of(program_id: int, name: bytes) -> int | None:
+    """Descriptor of the one map that the program of that name uses; None: it is another's program."""
+    program = _bpf(_PROG_GET_FD, struct.pack("=3I", program_id, 0, 0))
+    try:
+        maps = array.array("I", bytes(4))
+        info = array.array("B", struct.pack("=52xIQ16s", 1, maps.buffer_info()[0], b""))
+        _bpf(_INFO, struct.pack("=IIQ", program, _INFO_BYTES, info.buffer_info()[0]))
+        found_name = info.tobytes()[64:80].rstrip(b"\0")
+    finally:
+        os.close(program)
+    if found_name != name or not maps[0]:
+        return None
+    return _bpf(_MAP_GET_FD, struct.pack("=3I", maps[0], 0, 0))
+
+
+def _bpf(command: int, attributes: bytes) -> int:
+    return call(_number(), command, attributes, len(attributes))
+
+
+def _number() -> int:
+    machine = os.uname().machine
+    if machine not in _CALL_NUMBERS:
+        raise OSError(38, f"the number of the bpf call on {machine} is not known")
+    return _CALL_NUMBERS[machine]
+
+
+VALUE_BYTES = 128
+FIELDS = (
+    "network_rx_bytes",
+    "network_rx_packets",
+    "network_tcp_rx_bytes",
+    "network_udp_rx_bytes",
+    "network_ipv6_rx_bytes",
+    "network_tx_bytes",
+    "network_tx_packets",
+    "network_tcp_tx_bytes",
+    "network_udp_tx_bytes",
+    "network_ipv6_tx_bytes",
+)
+STARTS = {INGRESS: 0, EGRESS: 64}  # of the counters of a direction
+_LAYOUT = struct.Struct("=5Q24x5Q24x")  # in the order of FIELDS
+_MAP_PLACE, _START_PLACE = 532, 540  # in the code: descriptor of the map, and where its counters begin
+_NUMBER = struct.Struct("=i")
+_CODE = bytes.fromhex(
+    "bf16000000000000b7010000000000007b1ae8ff000000007961a800000000001501040000000000850000005f000000"
+    "150002000000000061010c00000000007b1ae8ff0000000061670000000000006169a400000000002509020001000000"
+    "b7090000010000000500340000000000616110000000000015010d0086dd0000b702000000000000bf61000000000000"
+    "bfa300000000000007030000f8ffffffb704000001000000850000001a00000055002b000000000071a1f8ff00000000"
+    "570100000f0000006701000002000000bf120000000000007b2af0ff000000000500110000000000b702000006000000"
+    "bf61000000000000bfa300000000000007030000f8ffffffb704000001000000850000001a00000055001e0000000000"
+    "71a1f8ff00000000b7020000280000007b2af0ff00000000150106000600000015010500110000005501180000000000"
+    "25070100ffff000005001600000000001707000008000000070200000800000079a3e8ff00000000b701000008000000"
+    "15030b00110000005503100006000000070200000c000000bf61000000000000bfa300000000000007030000f8ffffff"
+    "b704000001000000850000001a000000550009000000000071a1f8ff0000000077010000040000006701000002000000"
+    "79a2f0ff000000000f21000000000000bf9200000000000017020000010000002f210000000000000f17000000000000"
+    "18280000000000000000000000000000db78000000000000db9808000000000061611000000000005501010086dd0000"
+    "db7820000000000079a1e8ff000000005501010006000000db781000000000005501010011000000db78180000000000"
+    "b7000000010000009500000000000000"
+)
+
+
+def program(counters: int, direction: int) -> bytes:
+    """`counters`: descriptor of the map."""
+    code = bytearray(_CODE)
+    _NUMBER.pack_into(code, _MAP_PLACE, counters)
+    _NUMBER.pack_into(code, _START_PLACE, STARTS[direction])
+    return bytes(code)
+
+
+def parse_counters(data: bytes | mmap.mmap) -> dict[str, int]:
+    return dict(zip(FIELDS, _LAYOUT.unpack_from(data), strict=True))
+
 
 SOURCE = "BPF program at the job's control group"
 NO_GROUP = "packets are counted at a control group, and this job has none"
@@ -30,7 +173,7 @@ class PacketCounters:
     def __init__(self, descriptor: int, links: tuple[int, ...] = ()) -> None:
         self.descriptor = descriptor
         self._links = links
-        self._memory: mmap.mmap = bpf.map_value(descriptor, VALUE_BYTES)
+        self._memory: mmap.mmap = map_value(descriptor, VALUE_BYTES)
 
     def read(self) -> dict[str, int]:
         return parse_counters(self._memory)
@@ -50,13 +193,13 @@ class PacketCounters:
 
 def count_here(group_dir: str) -> PacketCounters:
     """From now until the group is removed, whatever becomes of this process. Raises OSError."""
-    return _counting(group_dir, bpf.attach)
+    return _counting(group_dir, attach)
 
 
 def count_as_guest(group_dir: str) -> PacketCounters:
     """At somebody else's group: nothing is left there when the counters are closed, or this process ends.
     Raises OSError."""
-    return _counting(group_dir, bpf.attach_while_open)
+    return _counting(group_dir, attach_while_open)
 
 
 def go_on_counting(group_dir: str) -> PacketCounters:
@@ -66,8 +209,8 @@ def go_on_counting(group_dir: str) -> PacketCounters:
     except FileNotFoundError:
         raise OSError(errno.ENOENT, GONE) from None
     try:
-        for program_id in bpf.attached_programs(group, bpf.INGRESS):
-            descriptor = bpf.open_map_of(program_id, _NAME)
+        for program_id in attached_programs(group, INGRESS):
+            descriptor = open_map_of(program_id, _NAME)
             if descriptor is not None:
                 return _mapped(descriptor)
     finally:
@@ -80,10 +223,10 @@ def _counting(group_dir: str, attach: Callable[[int, int, int], int | None]) -> 
     opened: list[int] = []
     links: list[int] = []
     try:
-        counters = bpf.create_array(_NAME, VALUE_BYTES)
+        counters = create_array(_NAME, VALUE_BYTES)
         links.append(counters)  # until all has gone well it is one of those to be closed
-        for direction in (bpf.INGRESS, bpf.EGRESS):
-            opened.append(bpf.load_group_program(_NAME, program(counters, direction), direction))
+        for direction in (INGRESS, EGRESS):
+            opened.append(load_group_program(_NAME, program(counters, direction), direction))
             link = attach(group, opened[-1], direction)
             if link is not None:
                 links.append(link)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from joblens.model.jobs.sample import InterfaceIo
-from joblens.probes.proc.kernel_files import pread_whole
-from joblens.probes.proc.proc_files import USEC_PER_TICK, process_start_ticks
+from joblens.probes.proc.kernel_files import USEC_PER_TICK, pread_whole, process_start_ticks
 
 NOT_ALLOWED = "a process of the job does not let this user look at its network"
 SAME_NETWORK = "the job uses the machine's network, whose interfaces are everybody's"

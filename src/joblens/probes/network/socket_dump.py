@@ -1,7 +1,8 @@
-"""The sockets of some control groups, with what went through each, as the kernel lists them (sock_diag).
+"""Socket listing by sock_diag, for control groups here or in another network namespace.
 
 The kernel is handed a filter with the groups' ids, so that it answers with their sockets only, however many
-others there are."""
+others there are.
+"""
 
 import _socket
 import errno
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from joblens.model.errors import ProbeError
+from joblens.probes.proc.system_calls import call
 
 TCP, UDP = "tcp", "udp"
 _PROTOCOLS = {TCP: _socket.IPPROTO_TCP, UDP: _socket.IPPROTO_UDP}
@@ -180,3 +182,38 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
         length, kind = _ATTRIBUTE.unpack_from(data, start)
         yield kind, data[start + _ATTRIBUTE.size : start + length]
         start += max(_ATTRIBUTE.size, length + 3 & ~3)
+
+
+_SETNS = {"x86_64": 308, "aarch64": 268, "riscv64": 268, "ppc64le": 350}
+_NEW_NETWORK = 0x40000000
+
+
+def dump_in(pid: int) -> SocketDump:
+    """In the namespace of that process. The calling thread, and no other, is there for a moment: a netlink
+    socket belongs to the namespace that it was opened in. Raises ProbeError."""
+    try:
+        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            theirs = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                _enter(theirs)
+            finally:
+                os.close(theirs)
+            try:
+                return SocketDump()
+            finally:
+                _enter(own)
+        finally:
+            os.close(own)
+    except OSError as error:
+        raise ProbeError(
+            f"the job has a network namespace of its own, which cannot be entered: {error.strerror}",
+            hint="that needs CAP_SYS_ADMIN",
+        ) from error
+
+
+def _enter(namespace: int) -> None:
+    number = _SETNS.get(os.uname().machine)
+    if number is None:
+        raise OSError(38, "the number of the setns call is not known here")
+    call(number, namespace, _NEW_NETWORK)

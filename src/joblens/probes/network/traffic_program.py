@@ -8,7 +8,7 @@ What comes out of it is written down in `traffic_code`: who starts a job has no 
 
 import struct
 
-from joblens.probes.network.traffic_code import STARTS
+from joblens.probes.network.cgroup_network import STARTS
 
 _BYTES, _PACKETS, _TCP, _UDP, _IPV6 = 0, 8, 16, 24, 32
 

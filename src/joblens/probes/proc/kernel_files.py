@@ -1,6 +1,9 @@
-"""Kernel files of any kind read thinly, and the cgroup files that have one form in every version."""
+"""Kernel files: thin reads, and parsers of /proc/PID texts."""
 
 import os
+from typing import NamedTuple
+
+from joblens.model.errors import ProbeError
 
 # The kernel hands out seq files about one page at a time; a shorter answer is the last one.
 LAST_CHUNK_BELOW = 4000
@@ -61,3 +64,177 @@ def list_pids(directory: str) -> list[int]:
     for subgroup in subgroups(directory):
         pids += list_pids(subgroup)
     return pids
+
+
+# Windows has no such question, and no /proc to need the answer for.
+_has_sysconf = hasattr(os, "sysconf")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if _has_sysconf else 4096
+USEC_PER_TICK = 1_000_000 // (os.sysconf("SC_CLK_TCK") if _has_sysconf else 100)
+_SIGCHLD_BIT = 1 << (17 - 1)
+
+
+class ProcStat(NamedTuple):
+    """Times in clock ticks. `c…`: of children that were waited for, theirs included."""
+
+    state: str
+    parent_pid: int
+    faults_minor: int
+    faults_minor_reaped: int
+    faults_major: int
+    faults_major_reaped: int
+    user_ticks: int
+    system_ticks: int
+    user_ticks_reaped: int
+    system_ticks_reaped: int
+    threads: int
+    start_ticks: int
+    virtual_bytes: int
+    stack_start: int  # random per exec and kept by fork: equal in processes that share their origin
+
+    @property
+    def is_alive(self) -> bool:
+        return self.state not in "ZXx"
+
+
+class ProcIo(NamedTuple):
+    """Of the process and of every child it has waited for."""
+
+    call_read_bytes: int
+    call_write_bytes: int
+    call_reads: int
+    call_writes: int
+    read_bytes: int
+    write_bytes: int
+
+
+class ProcStatus(NamedTuple):
+    """None: the process has no memory of its own (a zombie), or the kernel lacks the line."""
+
+    peak_bytes: int | None
+    shmem_bytes: int | None
+    swap_bytes: int | None
+    file_bytes: int | None
+    ignores_sigchld: bool
+
+
+class Proportional(NamedTuple):
+    """Shares of pages that several processes map, per process: they add up to what is really there."""
+
+    anon_bytes: int
+    pss_anon_bytes: int
+    pss_shmem_bytes: int
+
+
+def parse_stat(data: bytes) -> ProcStat:
+    """The command stands in parentheses and may hold blanks and parentheses itself: the last one counts."""
+    f = data[data.rindex(b")") + 2 :].split()
+    return ProcStat(
+        state=f[0].decode(),
+        parent_pid=int(f[1]),
+        faults_minor=int(f[7]),
+        faults_minor_reaped=int(f[8]),
+        faults_major=int(f[9]),
+        faults_major_reaped=int(f[10]),
+        user_ticks=int(f[11]),
+        system_ticks=int(f[12]),
+        user_ticks_reaped=int(f[13]),
+        system_ticks_reaped=int(f[14]),
+        threads=int(f[17]),
+        start_ticks=int(f[19]),
+        virtual_bytes=int(f[20]),
+        stack_start=int(f[25]),
+    )
+
+
+def parse_io(data: bytes) -> ProcIo:
+    words = data.split(maxsplit=12)  # seven 'name: value' lines, always in this order
+    return ProcIo(int(words[1]), int(words[3]), int(words[5]), int(words[7]), int(words[9]), int(words[11]))
+
+
+def parse_statm(data: bytes) -> tuple[int, int]:
+    """(virtual, anonymous) bytes: what is resident but neither file nor shared memory."""
+    size, resident, shared, _ = data.split(maxsplit=3)
+    return int(size) * PAGE_BYTES, (int(resident) - int(shared)) * PAGE_BYTES
+
+
+def parse_virtual(data: bytes) -> int:
+    """From statm as well, where nothing else of it is wanted."""
+    return int(data[: data.index(b" ")]) * PAGE_BYTES
+
+
+def parse_status(data: bytes) -> ProcStatus:
+    ignored = _line_value(data, b"\nSigIgn:")
+    return ProcStatus(
+        peak_bytes=_kib(data, b"\nVmHWM:"),
+        shmem_bytes=_kib(data, b"\nRssShmem:"),
+        swap_bytes=_kib(data, b"\nVmSwap:"),
+        file_bytes=_kib(data, b"\nRssFile:"),
+        ignores_sigchld=ignored is not None and bool(int(ignored, 16) & _SIGCHLD_BIT),
+    )
+
+
+class LargestProcess:
+    """The highest mark of all processes that were read, and the files that one mapped at its last reading."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self._pid, self._peak_bytes = 0, 0
+        self._file_bytes: int | None = None
+
+    def add(self, pid: int, status: ProcStatus) -> None:
+        peak_bytes = status.peak_bytes or 0
+        if peak_bytes and (peak_bytes > self._peak_bytes or pid == self._pid):
+            self._pid, self._peak_bytes = pid, max(peak_bytes, self._peak_bytes)
+            self._file_bytes = status.file_bytes
+
+    def fields(self) -> dict[str, int]:
+        if not self._peak_bytes:
+            return {}
+        fields = {"memory_largest_process_bytes": self._peak_bytes}
+        if self._file_bytes is not None:
+            fields["memory_largest_process_file_bytes"] = self._file_bytes
+        return fields
+
+
+def parse_smaps_rollup(data: bytes) -> Proportional | None:
+    """None: the kernel does not divide the shares by kind (before 5.4)."""
+    anon, pss_anon, pss_shmem = (
+        _kib(data, name) for name in (b"\nAnonymous:", b"\nPss_Anon:", b"\nPss_Shmem:")
+    )
+    if anon is None or pss_anon is None or pss_shmem is None:
+        return None
+    return Proportional(anon, pss_anon, pss_shmem)
+
+
+def parse_soft_open_files(data: bytes) -> int | None:
+    """From /proc/PID/limits; None: unlimited, or no such line."""
+    value = _line_value(data, b"\nMax open files")
+    word = value.split(maxsplit=1)[0] if value else b""
+    return int(word) if word.isdigit() else None
+
+
+def process_start_ticks(pid: int, proc: str = "/proc") -> int | None:
+    """With the pid it identifies a process until the next boot; None: there is no such process."""
+    try:
+        with open(f"{proc}/{pid}/stat", "rb", buffering=0) as file:
+            return parse_stat(file.read()).start_ticks
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError as error:
+        raise ProbeError(f"cannot read {proc}/{pid}/stat: {error.strerror}") from error
+
+
+def _line_value(data: bytes, name: bytes) -> bytes | None:
+    start = data.find(name)
+    if start < 0:
+        return None
+    start += len(name)
+    end = data.find(b"\n", start)
+    return data[start : end if end >= 0 else len(data)].strip()
+
+
+def _kib(data: bytes, name: bytes) -> int | None:
+    value = _line_value(data, name)
+    return int(value.split()[0]) * 1024 if value else None

@@ -1,30 +1,146 @@
-"""Looks at the calling process, some of its threads, and everything that descends from it.
+"""Process tree of the calling process: threads and descendants, without joblens' own helpers.
 
 For measuring inside a host program: it waits for nobody, adopts nobody and changes nothing, so a
-descendant is found only through its living ancestors, or because it was seen before they died."""
+descendant is found only through its living ancestors, or because it was seen before they died.
+"""
 
 import os
 import resource
 import signal
+import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 
 from msgspec import Struct
 
 from joblens.analysis.numbers.attribution import NOTHING, Counters, Identity, LiveProcess, Snapshot
-from joblens.probes.proc.own_helpers import HELPERS
-from joblens.probes.proc.proc_files import ProcStat, parse_io, parse_stat, parse_status
-from joblens.probes.proc.task_files import (
-    PROCESS_CLOCK,
-    THREAD_CLOCK,
-    clock_usec,
-    io_counters,
-    own_counters,
-    parse_private_dirty,
-    parse_sizes,
-    rusage_counters,
-    waited_counters,
+from joblens.probes.proc.kernel_files import (
+    USEC_PER_TICK,
+    ProcIo,
+    ProcStat,
+    parse_io,
+    parse_stat,
+    parse_status,
+    read_bytes,
 )
+
+# The kernel's CPU clock of any process, or of any thread of ours (what clock_getcpuclockid gives):
+# nanoseconds, where a stat file has hundredths of a second.
+PROCESS_CLOCK = 2
+THREAD_CLOCK = 6
+
+_KIB = 1024
+
+
+def clock_usec(task: int, kind: int) -> int | None:
+    try:
+        return time.clock_gettime_ns((~task << 3) | kind) // 1000
+    except OSError:
+        return None
+
+
+def own_counters(cpu_usec: int | None, stat: ProcStat) -> Counters:
+    """CPU by the clock where it could be read; its parts in the proportion of the ticks."""
+    ticks = stat.user_ticks + stat.system_ticks
+    if cpu_usec is None:
+        cpu_usec = ticks * USEC_PER_TICK
+    return Counters(
+        cpu_usec=cpu_usec,
+        cpu_user_usec=cpu_usec * stat.user_ticks // ticks if ticks else cpu_usec,
+        faults_minor=stat.faults_minor,
+        faults_major=stat.faults_major,
+    )
+
+
+def waited_counters(stat: ProcStat) -> Counters:
+    """Of the children it has waited for."""
+    return Counters(
+        cpu_usec=(stat.user_ticks_reaped + stat.system_ticks_reaped) * USEC_PER_TICK,
+        cpu_user_usec=stat.user_ticks_reaped * USEC_PER_TICK,
+        faults_minor=stat.faults_minor_reaped,
+        faults_major=stat.faults_major_reaped,
+    )
+
+
+def rusage_counters(usage: resource.struct_rusage) -> Counters:
+    user_usec = round(usage.ru_utime * 1_000_000)
+    return Counters(
+        cpu_usec=user_usec + round(usage.ru_stime * 1_000_000),
+        cpu_user_usec=user_usec,
+        faults_minor=usage.ru_minflt,
+        faults_major=usage.ru_majflt,
+    )
+
+
+def io_counters(io: ProcIo) -> Counters:
+    return Counters(
+        io_call_read_bytes=io.call_read_bytes,
+        io_call_write_bytes=io.call_write_bytes,
+        io_call_reads=io.call_reads,
+        io_call_writes=io.call_writes,
+        io_read_bytes=io.read_bytes,
+        io_write_bytes=io.write_bytes,
+    )
+
+
+def parse_sizes(status: bytes) -> dict[bytes, int]:
+    """Every 'Name: N kB' line of a status file, in bytes. A zombie has none."""
+    return {
+        name: int(value[:-3]) * _KIB
+        for name, _, value in (line.partition(b":") for line in status.splitlines())
+        if value.endswith(b" kB")
+    }
+
+
+def parse_private_dirty(smaps_rollup: bytes) -> int | None:
+    for line in smaps_rollup.splitlines():
+        if line.startswith(b"Private_Dirty:"):
+            return int(line.split()[1]) * _KIB
+    return None
+
+
+class OwnHelpers:
+    """`lock` is held by whoever looks at this process's children, so that none of ours comes or goes
+    meanwhile. `used`: what those that were waited for have added to this process's counters."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """In a forked child: they are the parent's."""
+        self.lock = threading.Lock()
+        self.pids: set[int] = set()
+        self.used: Counters = NOTHING
+
+    def start(self, start: Callable[[], int]) -> int:
+        """`start` gives the pid."""
+        with self.lock:
+            pid = start()
+            self.pids.add(pid)
+            return pid
+
+    def ended(self, pid: int) -> int | None:
+        """Its exit code, the one time it is told; None: it still runs."""
+        with self.lock:
+            try:
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    return None
+                io = NOTHING
+                with suppress(OSError, ValueError):
+                    io = io_counters(parse_io(read_bytes(f"/proc/{pid}/io")))
+                _, status, usage = os.wait4(pid, 0)
+            except ChildProcessError:  # the program we are in has waited for it
+                self.pids.discard(pid)
+                return 0
+            self.pids.discard(pid)
+            self.used += rusage_counters(usage) + io
+            return os.waitstatus_to_exitcode(status)
+
+
+HELPERS = OwnHelpers()
+os.register_at_fork(after_in_child=HELPERS.forget)
+
 
 # smaps_rollup walks all pages of a process; past this much a look makes do with a lower bound.
 _PAGE_WALK_BUDGET_S = 0.02

@@ -1,20 +1,156 @@
-"""What only the single processes tell: bytes through read and write calls, open descriptors, the largest
-process. Beside the control group's own counters, which tell everything else."""
+"""Single processes by /proc: stable descriptors, I/O through calls, private and shared memory.
+
+Processes that forked and did not exec share their parent's anonymous pages until they write to them, and
+shared memory belongs to all who map it; adding up what each has resident would count such pages many
+times. The kernel's proportional shares add up right but are dear (it walks every page), so they are read
+within a budget of time and kept as ratios in between.
+"""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import resource
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from joblens.probes.proc.descriptors import BUDGET, DescriptorBudget
-from joblens.probes.proc.proc_files import (
+from joblens.probes.proc.kernel_files import (
+    LAST_CHUNK_BELOW,
     LargestProcess,
     ProcIo,
     parse_io,
+    parse_smaps_rollup,
     parse_soft_open_files,
     parse_status,
     parse_virtual,
+    pread_whole,
 )
-from joblens.probes.proc.watched_process import WatchedProcess
+
+
+class DescriptorBudget:
+    """A share of the process's descriptors. What is refused is opened and closed at every reading instead."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.taken = 0
+
+    def take(self, count: int) -> bool:
+        if self.taken + count > self.limit:
+            return False
+        self.taken += count
+        return True
+
+    def give_back(self, count: int) -> None:
+        self.taken -= count
+
+
+def half_of_the_allowed() -> DescriptorBudget:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return DescriptorBudget(1 << 20 if soft == resource.RLIM_INFINITY else soft // 2)
+
+
+BUDGET = half_of_the_allowed()
+
+
+_READ_SIZE = 4096
+_KEPT_FILES = 5  # of those that are read at every tick
+_GONE = (FileNotFoundError, ProcessLookupError)
+
+
+class WatchedProcess:
+    """Raises ProcessLookupError from any reading once the process is gone."""
+
+    __slots__ = ("_budget", "_descriptors", "_directory", "_path", "_room", "pid")
+
+    def __init__(self, pid: int, proc: str = "/proc", budget: DescriptorBudget = BUDGET) -> None:
+        self.pid = pid
+        self._path = f"{proc}/{pid}"
+        self._budget = budget
+        self._descriptors: dict[str, int] = {}
+        self._directory: int | None = None
+        self._room = 1 + _KEPT_FILES if budget.take(1 + _KEPT_FILES) else int(budget.take(1))
+        if self._room:
+            try:
+                self._directory = os.open(self._path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError as error:
+                self.close()
+                if isinstance(error, _GONE):
+                    raise ProcessLookupError(self._path) from None
+                raise
+
+    def read(self, name: str) -> bytes:
+        descriptor = self._descriptors.get(name)
+        try:
+            if descriptor is not None:
+                return os.pread(descriptor, _READ_SIZE, 0)
+            descriptor = self._open(name, os.O_RDONLY)
+            if len(self._descriptors) + 1 < self._room:
+                self._descriptors[name] = descriptor
+                return os.pread(descriptor, _READ_SIZE, 0)
+            try:
+                return os.pread(descriptor, _READ_SIZE, 0)
+            finally:
+                os.close(descriptor)
+        except _GONE:
+            raise ProcessLookupError(self._path) from None
+
+    def read_whole(self, name: str) -> bytes:
+        """For a file that may be longer than the kernel hands out at once."""
+        data = self.read(name)
+        return data if len(data) < LAST_CHUNK_BELOW else self.read_once(name)
+
+    def read_once(self, name: str) -> bytes:
+        """All of it, without keeping the descriptor: for what is looked at now and then."""
+        try:
+            descriptor = self._open(name, os.O_RDONLY)
+            try:
+                return pread_whole(descriptor)
+            finally:
+                os.close(descriptor)
+        except _GONE:
+            raise ProcessLookupError(self._path) from None
+
+    def names_in(self, name: str) -> list[str]:
+        """Of a directory such as 'task'."""
+        try:
+            descriptor = self._open(name, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                return os.listdir(descriptor)
+            finally:
+                os.close(descriptor)
+        except _GONE:
+            raise ProcessLookupError(self._path) from None
+
+    def size_of(self, name: str) -> int:
+        """st_size; for 'fd' the kernel puts the number of open descriptors there since Linux 6.2."""
+        descriptor = self._descriptors.get(name)
+        try:
+            if descriptor is not None:
+                return os.stat(descriptor).st_size
+            descriptor = self._open(name, os.O_PATH)
+            if len(self._descriptors) + 1 < self._room:
+                self._descriptors[name] = descriptor
+                return os.stat(descriptor).st_size
+            try:
+                return os.stat(descriptor).st_size
+            finally:
+                os.close(descriptor)
+        except _GONE:
+            raise ProcessLookupError(self._path) from None
+
+    def close(self) -> None:
+        descriptors = list(self._descriptors.values())
+        if self._directory is not None:
+            descriptors.append(self._directory)
+        self._descriptors, self._directory = {}, None
+        self._budget.give_back(self._room)
+        self._room = 0
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def _open(self, name: str, flags: int) -> int:
+        if self._directory is None:
+            return os.open(f"{self._path}/{name}", flags | os.O_CLOEXEC)
+        return os.open(name, flags | os.O_CLOEXEC, dir_fd=self._directory)
+
 
 _PEAKS_A_READING = 4  # /proc/PID/status is dear: the processes take turns
 _DENIED = "a process of the job does not let this user look at it"
@@ -146,3 +282,102 @@ def _read_io(process: WatchedProcess, denied: set[str]) -> ProcIo:
     except PermissionError:
         denied.update(IO_FIELDS)
         return _NO_IO
+
+
+_BUDGET_A_READING_NS = 2_000_000
+_REST_PER_COST = 50  # a reading that took 1 ms is not repeated for 50 ms: 2 % of one core at the most
+
+
+class Resident(NamedTuple):
+    """What one process has resident, shared pages included."""
+
+    process: WatchedProcess
+    origin: int  # equal for processes that forked from one another without exec
+    anon_bytes: int
+    shmem_bytes: int
+
+
+class _Share(NamedTuple):
+    anon_ratio: float
+    shmem_bytes: int
+    next_at_ns: int
+
+
+class SharedPages:
+    """`is_lower_bound`: some shares could not be read, so only the largest of a family was counted."""
+
+    def __init__(self) -> None:
+        self.is_lower_bound = False
+        self._shares: dict[WatchedProcess, _Share] = {}
+
+    def sum_up(self, residents: Iterable[Resident]) -> tuple[int, int]:
+        """(anonymous, shared memory) bytes of all of them, each page once."""
+        families: dict[int, list[Resident]] = {}
+        mappers = []
+        anon_bytes = 0
+        for resident in residents:
+            families.setdefault(resident.origin, []).append(resident)
+            if resident.shmem_bytes:
+                mappers.append(resident)
+        alone = [family[0] for family in families.values() if len(family) == 1]
+        anon_bytes += sum(resident.anon_bytes for resident in alone)
+        related = [family for family in families.values() if len(family) > 1]
+        self._refresh([resident for family in related for resident in family], mappers)
+        anon_bytes += sum(self._family_anon(family) for family in related)
+        return anon_bytes, self._shmem(mappers)
+
+    def forget(self, process: WatchedProcess) -> None:
+        self._shares.pop(process, None)
+
+    def _refresh(self, relatives: list[Resident], mappers: list[Resident]) -> None:
+        wanted = {resident.process for resident in relatives}
+        if len(mappers) > 1:
+            wanted.update(resident.process for resident in mappers)
+        started_ns = now_ns = time.monotonic_ns()
+        due = [(self._next_at_ns(process), process) for process in wanted]
+        for next_at_ns, process in sorted(due, key=lambda pair: pair[0]):
+            if next_at_ns > now_ns or now_ns - started_ns > _BUDGET_A_READING_NS:
+                return
+            before_ns = now_ns
+            share = _read_share(process)
+            now_ns = time.monotonic_ns()
+            if share is not None:
+                rest_until_ns = now_ns + _REST_PER_COST * (now_ns - before_ns)
+                self._shares[process] = _Share(share[0], share[1], rest_until_ns)
+
+    def _next_at_ns(self, process: WatchedProcess) -> int:
+        share = self._shares.get(process)
+        return share.next_at_ns if share else 0
+
+    def _family_anon(self, family: list[Resident]) -> int:
+        """At least what the largest of them has, whatever the ratios of an earlier moment say."""
+        shares = [self._shares.get(resident.process) for resident in family]
+        if None in shares:
+            self.is_lower_bound = True
+        proportional = sum(
+            round(resident.anon_bytes * share.anon_ratio)
+            for resident, share in zip(family, shares, strict=True)
+            if share
+        )
+        return max(proportional, *(resident.anon_bytes for resident in family))
+
+    def _shmem(self, mappers: list[Resident]) -> int:
+        if not mappers:
+            return 0
+        largest = max(resident.shmem_bytes for resident in mappers)
+        if len(mappers) == 1:
+            return largest
+        shares = [self._shares.get(resident.process) for resident in mappers]
+        if None in shares:
+            self.is_lower_bound = True
+        return max(largest, sum(share.shmem_bytes for share in shares if share))
+
+
+def _read_share(process: WatchedProcess) -> tuple[float, int] | None:
+    try:
+        shares = parse_smaps_rollup(process.read_once("smaps_rollup"))
+    except OSError:
+        return None
+    if shares is None:
+        return None
+    return (shares.pss_anon_bytes / shares.anon_bytes if shares.anon_bytes else 1.0), shares.pss_shmem_bytes

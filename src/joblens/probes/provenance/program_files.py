@@ -1,13 +1,112 @@
-"""The files that a command starts, and what is in them."""
+"""Program files that a command starts: names, contents, change marks, Python packages."""
 
 import os
+import platform
 import re
 import stat
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 
-from joblens.model.values.digests import sha256
-from joblens.probes.provenance.python_packages import is_python, python_version
+from joblens.model.values.ids import sha256
+
+_PYTHON = re.compile(r"python(\d+(?:\.\d+)?)?t?")
+_METADATA = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+?)(?:-py[\d.]+)?\.(?:dist|egg)-info")
+_MOST_PACKAGES = 2000
+
+
+def is_python(path: str) -> bool:
+    return _PYTHON.fullmatch(os.path.basename(path)) is not None
+
+
+def python_version(path: str) -> str:
+    """'': its files do not say"""
+    real = os.path.realpath(path)
+    if real == os.path.realpath(sys.executable):
+        return platform.python_version()
+    told = _settings_of_environment(path)
+    for key in ("version_info", "version"):
+        if key in told:
+            return told[key].removesuffix(".final.0")
+    found = _PYTHON.fullmatch(os.path.basename(real))
+    return (found[1] or "") if found else ""
+
+
+def packages_of(path: str, more_folders: Sequence[str] = ()) -> dict[str, str]:
+    """Returns names with versions of the packages that the Python at that path can import. `more_folders`
+    come first, as PYTHONPATH does."""
+    found: dict[str, str] = {}
+    for folder in (*more_folders, *_package_folders(path)):
+        for name, version in _installed(folder):
+            found.setdefault(name, version)
+            if len(found) == _MOST_PACKAGES:
+                return found
+    return found
+
+
+def package_folders(path: str) -> list[str]:
+    return list(_package_folders(path))
+
+
+def python_path_folders(python_path: str, cwd: str, options: Sequence[str] = ()) -> list[str]:
+    """Returns the folders that PYTHONPATH names, in its order. `options`: of the interpreter; -E and -I make
+    it ignore the variable."""
+    if any(word[:1] == "-" != word[1:2] and {"E", "I"} & set(word) for word in options):
+        return []
+    return [os.path.join(cwd, each) for each in python_path.split(os.pathsep) if each]
+
+
+def _package_folders(path: str) -> Iterator[str]:
+    """As its start-up would come to them: of a virtual environment, then, if that says so, of its origin."""
+    told = _settings_of_environment(path)
+    if told:
+        yield from _of_prefix(os.path.dirname(os.path.dirname(os.path.abspath(path))))
+        if told.get("include-system-site-packages", "").lower() != "true":
+            return
+    real = os.path.realpath(path)
+    prefix = os.path.dirname(os.path.dirname(real))
+    if prefix == "/usr":  # of the system: what was installed beside it comes first
+        yield from _of_prefix("/usr/local")
+    yield from _of_prefix(prefix, _PYTHON.fullmatch(os.path.basename(real)))
+
+
+def _of_prefix(prefix: str, named: "re.Match[str] | None" = None) -> Iterator[str]:
+    library = os.path.join(prefix, "lib")
+    wanted = f"python{named[1]}" if named is not None and named[1] and "." in named[1] else ""
+    for name in _sorted(library):
+        if _PYTHON.fullmatch(name) and (not wanted or name in (wanted, "python3")):
+            for packages in ("site-packages", "dist-packages"):
+                folder = os.path.join(library, name, packages)
+                if os.path.isdir(folder):
+                    yield folder
+
+
+def _settings_of_environment(path: str) -> dict[str, str]:
+    """pyvenv.cfg; empty where there is none."""
+    folder = os.path.dirname(os.path.abspath(path))
+    for place in (os.path.dirname(folder), folder):
+        try:
+            with open(os.path.join(place, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
+                pairs = (line.partition("=") for line in file)
+                return {key.strip(): value.strip() for key, _, value in pairs}
+        except OSError:
+            continue
+    return {}
+
+
+def _installed(folder: str) -> Iterator[tuple[str, str]]:
+    for entry in _sorted(folder):
+        found = _METADATA.fullmatch(entry)
+        if found is not None:
+            yield found["name"].lower().replace("_", "-"), found["version"]
+
+
+def _sorted(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _INTERPRETERS = frozenset({*_SHELLS, "perl", "ruby", "Rscript", "julia", "node", "lua", "octave", "php"})
@@ -163,3 +262,43 @@ def sha256_of(path: str, largest: int) -> tuple[str, int | None]:
         after = os.fstat(descriptor)
     is_same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
     return digest.hexdigest() if is_same else "", before.st_size
+
+
+Mark = tuple[int, int, int] | None  # None: it is not there
+
+
+def mark_of(path: str) -> Mark:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def marks_of(paths: Iterable[str]) -> dict[str, Mark]:
+    return {path: mark_of(path) for path in paths}
+
+
+def are_unchanged(marks: Mapping[str, Mark]) -> bool:
+    return all(mark_of(path) == mark for path, mark in marks.items())
+
+
+_ESCAPED = re.compile(r"\\x([89a-f][0-9a-f])")
+
+
+def as_text(name: str) -> str:
+    """Bytes that are no text become \\xff."""
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def remembered_name(name: str, cwd: str) -> str:
+    """The name of the file that is remembered by this one; as it is where none is there."""
+    if "\\x" not in name or os.path.lexists(os.path.join(cwd, name)):
+        return name
+    written = _ESCAPED.sub(lambda found: os.fsdecode(bytes.fromhex(found[1])), name)
+    return written if os.path.lexists(os.path.join(cwd, written)) else name
+
+
+def remembered_path(name: str, cwd: str) -> str:
+    """Where that file is."""
+    return os.path.join(cwd, remembered_name(name, cwd))

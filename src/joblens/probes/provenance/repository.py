@@ -1,10 +1,17 @@
-"""Which commit a folder has, read from the files that git keeps. No git is started for it."""
+"""Git repository of a folder: its commit, read from files, and whether tracked files were changed."""
 
+import contextlib
 import os
 import re
+import select
+import signal
+import time
 from collections.abc import Iterator
 
 from msgspec import Struct
+
+from joblens.model.values.ids import blake2b
+from joblens.probes.provenance.program_files import Mark, find_program
 
 _MOST_BYTES = 1 << 22  # of a list of packed references
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -134,3 +141,139 @@ def parse_remote(config: str, branch: str) -> str:
             wanted = value.strip()
     only = next(iter(urls.values())) if len(urls) == 1 else ""
     return urls.get(wanted) or urls.get("origin") or only
+
+
+# It is asked about a repository that joblens was only started in: nothing that this one configures to be run
+# at every look is, and nothing is written there. Of one with filters (Repository.runs_programs) nobody asks.
+_QUESTION = (
+    *("git", "--no-optional-locks", "-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null"),
+    *("status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=dirty", "--no-renames"),
+)
+_NOT_PASSED_ON = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE"),
+    *("GIT_COMMON_DIR", "GIT_TRACE", "GIT_EXTERNAL_DIFF", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"),
+)
+_MOST_TOLD = 1 << 20
+_MOST_FILES = 200  # whose content counts in the digest of changes
+_LARGEST_FILE = 8 << 20
+
+
+class Changes(Struct, frozen=True):
+    is_dirty: bool | None = None  # None: not known
+    digest: str = ""
+    why: str = ""  # nothing is known
+
+
+class AskedChanges:
+    """git was asked; `answer` waits for what it says."""
+
+    def __init__(self, root: str, index: Mark = None) -> None:
+        """`index`: of the repository, before git was asked."""
+        self.index = index
+        self.asked_s = time.monotonic()
+        self._root = root
+        self._pid = 0
+        self._why = ""
+        self._streams: tuple[int, int] = (-1, -1)
+        git = find_program("git", "", os.environ.get("PATH", os.defpath))
+        if git is None:
+            self._why = "git is not installed here, so changed files were not looked for"
+            return
+        try:
+            self._ask(git)
+        except OSError as error:
+            self._why = f"git could not be started: {error.strerror}"
+
+    def _ask(self, git: str) -> None:
+        env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+        env |= {
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_NO_LAZY_FETCH": "1",
+            "LC_ALL": "C",
+        }
+        out_read, out_write = os.pipe2(os.O_CLOEXEC)
+        err_read, err_write = os.pipe2(os.O_CLOEXEC)
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        dup2 = os.POSIX_SPAWN_DUP2
+        try:
+            self._pid = os.posix_spawn(
+                git,
+                (_QUESTION[0], "-C", self._root, *_QUESTION[1:]),
+                env,
+                file_actions=[(dup2, null, 0), (dup2, out_write, 1), (dup2, err_write, 2)],
+                setpgroup=0,  # a Ctrl-C is not for it
+                setsigmask=(),
+            )
+        except BaseException:
+            os.close(out_read)
+            os.close(err_read)
+            raise
+        finally:
+            for descriptor in (out_write, err_write, null):
+                os.close(descriptor)
+        self._streams = out_read, err_read
+
+    def answer(self, patience_s: float) -> Changes:
+        """To be called once. Takes as long as git takes, and no longer than `patience_s`."""
+        if not self._pid:
+            return Changes(why=self._why)
+        try:
+            (told, complaint), is_late = _read_all(self._streams, patience_s)
+        finally:
+            for descriptor in self._streams:
+                os.close(descriptor)
+        if is_late:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._pid, signal.SIGKILL)  # not waited for yet, so the number is its own
+        try:
+            _, status = os.waitpid(self._pid, 0)
+        except ChildProcessError:  # a program that joblens is part of waits for whatever there is
+            status = 0
+        if is_late:
+            return Changes(why=f"git did not say within {patience_s:g} s which files were changed")
+        code = os.waitstatus_to_exitcode(status)
+        if code != 0:
+            return Changes(why=f"git status: {_first_line(complaint) or f'exit code {code}'}")
+        return Changes(False) if not told else Changes(True, _digest(self._root, told))
+
+
+def _read_all(descriptors: tuple[int, int], patience_s: float) -> tuple[tuple[bytes, bytes], bool]:
+    """-> what came from each, and whether it did not end in time"""
+    until_s = time.monotonic() + patience_s
+    texts = dict.fromkeys(descriptors, b"")
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    left = len(descriptors)
+    while left:
+        ready = poll.poll(max(0.0, until_s - time.monotonic()) * 1000)
+        if not ready:
+            return (texts[descriptors[0]], texts[descriptors[1]]), True
+        for descriptor, _ in ready:
+            piece = os.read(descriptor, 1 << 16)
+            if not piece:
+                poll.unregister(descriptor)
+                left -= 1
+            elif len(texts[descriptor]) < _MOST_TOLD:
+                texts[descriptor] += piece
+    return (texts[descriptors[0]], texts[descriptors[1]]), False
+
+
+def _digest(root: str, told: bytes) -> str:
+    """Of what was changed and how: the same changes have the same one."""
+    digest = blake2b(told, 16)
+    for entry in told.split(b"\0")[:_MOST_FILES]:
+        path = os.path.join(os.fsencode(root), entry[3:])
+        try:
+            if entry[3:] and os.path.isfile(path) and os.path.getsize(path) <= _LARGEST_FILE:
+                with open(path, "rb") as file:
+                    digest.update(blake2b(file.read(), 16).digest())
+        except OSError:
+            continue
+    return digest.hexdigest()
+
+
+def _first_line(text: bytes) -> str:
+    lines = text.decode("utf-8", "replace").strip().splitlines()
+    return lines[0].strip() if lines else ""

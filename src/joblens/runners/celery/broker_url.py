@@ -1,7 +1,8 @@
-"""Where the broker is, as people write it."""
+"""Broker URL as people write it, and passwords of broker and store removed from an environment."""
 
 import os
 import re
+from collections.abc import MutableMapping
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -11,6 +12,7 @@ from joblens.model.errors import InputError
 from joblens.model.redaction.names import is_secret_name
 from joblens.model.redaction.secrets import REDACTED
 from joblens.model.values.labels import queue_and_label
+from joblens.model.values.store_url import has_password, without_password
 
 FORMS = "redis://HOST:PORT/DB, rediss://…, redis+socket:///PATH, amqp://HOST:PORT/VHOST, amqps://… or /FOLDER"
 _KINDS = {
@@ -248,3 +250,21 @@ def _secrets(text: str) -> list[str]:
             found += [parts.password, unquote(parts.password)]
         found += [value for key, value in parse_qsl(parts.query) if "pass" in key.lower()]
     return found
+
+
+_STORES = ("JOBLENS_STORE", "JOBLENS_STORE_URL", "JOBLENS_STORE_FROM_PARENT")
+_BROKER = "JOBLENS_QUEUE_BROKER"
+
+
+def leave_out_passwords(env: MutableMapping[str, str]) -> None:
+    """Of the store and the broker; where they are stays."""
+    for name in _STORES:
+        if has_password(env.get(name, "")):
+            env[name] = without_password(env[name])
+    try:
+        broker = parse_broker(env.get(_BROKER, ""), "/")
+    except InputError:
+        del env[_BROKER]  # nobody can tell what of it is a password
+        return
+    if broker.secrets:
+        env[_BROKER] = broker.shown

@@ -1,5 +1,4 @@
-"""A worker's ear at a broker: a real Celery worker, as `celery inspect` and Flower see it, whose messages go
-to a MessageHandler instead of to a pool of Celery's."""
+"""Consumer of a worker at a broker: a real Celery worker, without task processes."""
 
 import os
 import signal
@@ -8,14 +7,73 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from celery.concurrency.base import BasePool
 from celery.exceptions import WorkerShutdown
+from celery.worker import WorkController
+from celery.worker.consumer import Consumer
 from kombu.asynchronous import set_event_loop
 
-from joblens.ports.broker import MessageHandler
-from joblens.runners.celery.application import TASK, make_app, queue_of
+from joblens.ports.workers import MessageHandler
 from joblens.runners.celery.broker_url import Broker
-from joblens.runners.celery.notifier import reason
-from joblens.runners.celery.worker import HearingWorker
+from joblens.runners.celery.notifier import TASK, make_app, queue_of, reason
+
+_LONGEST_PAUSE_S = 2
+_FIRST_PAUSE_S = 0.5
+
+
+class NoPool(BasePool):  # type: ignore[misc]  # Celery has no types
+    """Jobs are run by joblens; this only says how many at a time."""
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        self.app.joblens_inbox.listen(hub)
+
+    def on_apply(self, target: Any, args: Any, kwargs: Any, **options: Any) -> Any:
+        raise NotImplementedError("messages go to the taker")
+
+
+class HearingConsumer(Consumer):  # type: ignore[misc]
+    def ensure_connected(self, conn: Any) -> Any:
+        stop_if_told = self.controller.inbox.stop_if_told
+
+        def on_error(error: BaseException, _interval: float) -> None:
+            self.controller.has_lost(error)
+
+        return conn.ensure_connection(
+            on_error,
+            max_retries=None,
+            interval_start=_FIRST_PAUSE_S,
+            interval_step=_FIRST_PAUSE_S,
+            interval_max=_LONGEST_PAUSE_S,
+            callback=stop_if_told,
+        )
+
+    def on_connection_error_before_connected(self, exc: BaseException) -> None:
+        self.controller.has_lost(exc)
+
+    def on_connection_error_after_connected(self, exc: BaseException) -> None:
+        self.controller.has_lost(exc)
+        super().on_connection_error_after_connected(exc)
+
+    def on_ready(self) -> None:
+        super().on_ready()
+        self.controller.has_connected()
+
+
+class HearingWorker(WorkController):  # type: ignore[misc]
+    def __init__(
+        self,
+        *,
+        inbox: Any,
+        has_connected: Callable[[], None],
+        has_lost: Callable[[BaseException], None],
+        app: Any,
+        **options: Any,
+    ) -> None:
+        self.inbox = app.joblens_inbox = inbox
+        self.has_connected = has_connected
+        self.has_lost = has_lost
+        super().__init__(app=app, pool_cls=NoPool, consumer_cls=HearingConsumer, **options)
+
 
 _PAUSE_S = 1.0
 _MESSAGES_PER_JOB = 4  # under way for each job at a time …

@@ -1,5 +1,8 @@
-"""The ear of a worker that stays on a node: a private socket, at which those whom the cluster lets begin
-there bring jobs and room for them (ports.hiring.NodeListener)."""
+"""Listener of a worker that stays on a node: a private socket and its messages, one JSON value per line.
+
+Who speaks is whatever the cluster lets begin there: it brings room for jobs and names them, waits for their
+ends, and takes the room away again, at the latest when its connection breaks.
+"""
 
 import contextlib
 import os
@@ -8,7 +11,7 @@ import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, cast
 
 import msgspec
@@ -16,20 +19,128 @@ from msgspec import Struct, field
 
 from joblens.model.clusters.allocation import NodeDoors
 from joblens.model.jobs.job import Placement
-from joblens.ports.broker import MessageHandler
-from joblens.runners.nodes.messages import (
-    Bring,
-    Ended,
-    FromNode,
-    Leave,
-    LetGo,
-    Lines,
-    PrintsTo,
-    Ran,
-    line_of,
-    read_to_node,
-)
-from joblens.runners.processes.socket_place import bind_at
+from joblens.ports.workers import MessageHandler
+
+_NEWLINE = b"\n"
+
+
+class Bring(Struct, frozen=True, tag="bring", omit_defaults=True):
+    """Jobs, and the room in which they run one behind the other."""
+
+    group: int  # of this connection
+    uuids: tuple[str, ...]
+    places: int = 1
+    gpus: tuple[str, ...] | None = None  # devices by name; None: the cluster gives none
+    placement: Placement | None = None
+    doors: NodeDoors | None = None  # to the other nodes of a job that has several
+
+
+class Leave(Struct, frozen=True, tag="leave"):
+    """Those of the group that have not ended are to be given back, its room is gone."""
+
+    group: int
+
+
+class Ran(Struct, frozen=True, tag="ran", omit_defaults=True):
+    """It has come to its end, and needs its room no more; what is to be written of it is under way."""
+
+    uuid: str
+    seconds: float | None = None
+
+
+class Ended(Struct, frozen=True, tag="ended"):
+    """Their outcomes are in the store."""
+
+    uuids: tuple[str, ...]
+
+
+class LetGo(Struct, frozen=True, tag="let_go"):
+    """The worker does not have them (any more)."""
+
+    uuids: tuple[str, ...]
+
+
+class PrintsTo(Struct, frozen=True, tag="prints"):
+    """Into a folder of the node, where the folder that was meant cannot be reached."""
+
+    uuid: str
+    here: str
+    meant: str
+
+
+ToNode = Bring | Leave
+FromNode = Ran | Ended | LetGo | PrintsTo
+
+_to_node: msgspec.json.Decoder[ToNode] = msgspec.json.Decoder(ToNode)
+_from_node: msgspec.json.Decoder[FromNode] = msgspec.json.Decoder(FromNode)
+
+
+def line_of(word: ToNode | FromNode) -> bytes:
+    return msgspec.json.encode(word) + _NEWLINE
+
+
+def read_to_node(line: bytes) -> ToNode:
+    return _to_node.decode(line)
+
+
+def read_from_node(line: bytes) -> FromNode:
+    return _from_node.decode(line)
+
+
+class Lines:
+    """Whole lines out of what comes in pieces."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        *lines, self._rest = (self._rest + data).split(_NEWLINE)
+        yield from lines
+
+
+_LONGEST = 100  # bytes; the kernel takes 107, others fewer
+
+
+def bind_at(path: str, backlog: int) -> socket.socket:
+    """Whoever may open the folder may connect. One that an earlier process has left is replaced."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        with _short(path) as name:
+            listener.bind(name)
+        os.chmod(path, 0o600)
+        listener.listen(backlog)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def connect_to(path: str) -> socket.socket:
+    """Raises OSError where nobody listens."""
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        with _short(path) as name:
+            connection.connect(name)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextlib.contextmanager
+def _short(path: str) -> Iterator[str]:
+    if len(os.fsencode(path)) <= _LONGEST:
+        yield path
+        return
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
+    finally:
+        os.close(folder)
+
 
 _READ_BYTES = 1 << 16
 _LEFT_S = 2.0  # after the last of those who bring jobs has gone

@@ -1,4 +1,4 @@
-"""Ray as the cluster of a run (`ports.cluster`). A process of its own (`ray.proxy`) talks to Ray."""
+"""Ray as the cluster of a run (`ports.cluster`); a separate process (`ray.proxy`) talks to Ray."""
 
 import contextlib
 import importlib.util
@@ -16,18 +16,22 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from joblens.model.clusters.placing import AllocationEvent, NodeCapacity, Placed, PlacementRequest, PlaceState
-from joblens.model.clusters.preview import ClusterPreview, PreviewStep
-from joblens.model.errors import MissingExtra, PlacingError, how_to_install
+from joblens.model.clusters.placement import (
+    AllocationEvent,
+    ClusterPreview,
+    NodeCapacity,
+    Placed,
+    PlacementRequest,
+    PlaceState,
+    PreviewStep,
+)
+from joblens.model.errors import InputError, MissingExtra, PlacingError, how_to_install
 from joblens.model.jobs.job import Placement
-from joblens.model.runs.fitting import more_than_there_is
-from joblens.model.runs.plan import Plan
+from joblens.model.runs.plan import Plan, more_than_there_is
 from joblens.model.runs.run import RunOptions
 from joblens.model.settings import Settings
-from joblens.ports.pilot_workers import WorkerConfigWriter
-from joblens.runners.nodes.messages import Lines
-from joblens.runners.processes.socket_place import connect_to
-from joblens.runners.ray.address import VARIABLE, meant_address
+from joblens.ports.workers import WorkerConfigWriter
+from joblens.runners.nodes.listener import Lines, connect_to
 from joblens.runners.ray.messages import (
     Close,
     Follow,
@@ -44,8 +48,36 @@ from joblens.runners.ray.messages import (
     Withdraw,
     from_desk,
 )
-from joblens.runners.ray.needs import capacity_of, lack_of, need_of, planned_requests, read_resources
 from joblens.runners.ray.own_cluster import folder_note, remove_noted
+from joblens.runners.ray.requirements import capacity_of, lack_of, need_of, planned_requests, read_resources
+
+VARIABLE = "RAY_ADDRESS"
+_OWN = "local"  # as Ray has it: one of its own, whatever else is set
+_ANY = "auto"
+_CLIENT = "ray://"
+_HINT = "give HOST:PORT of the cluster's head (as for ray start --address), auto, or local"
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(\d{1,5})")
+
+
+def meant_address(given: str | None, configured: str | None, environ: Mapping[str, str]) -> str:
+    """'': one that is started for the run. Raises InputError for what cannot be one."""
+    sources = (
+        ("--address", given),
+        ("ray.address", configured),
+        (VARIABLE, environ.get(VARIABLE)),
+    )
+    where, address = next(((where, text) for where, text in sources if text), ("", _OWN))
+    if address == _OWN:
+        return ""
+    if address.startswith(_CLIENT):
+        raise InputError(
+            f"{where}: {address} is an address of Ray's client, by which jobs cannot be followed", hint=_HINT
+        )
+    match = _ADDRESS.fullmatch(address)
+    if address != _ANY and (match is None or not 0 < int(match[2]) < 2**16):
+        raise InputError(f"{where}: '{address}' is no address of a Ray cluster", hint=_HINT)
+    return address
+
 
 _SOCKET, _LOG = "ray-desk", "ray-desk.log"
 _START_S = 30.0  # for the desk to listen

@@ -1,19 +1,19 @@
-"""A cluster of Ray as the desk uses it: joined, or started for the run and ended with it. The only module but
-the tasks' own that imports ray."""
+"""Cluster of Ray: joined, or started for the run and ended with all of its processes."""
 
 import contextlib
 import os
+import select
 import socket
+import time
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.model.clusters.placing import WorkerConfig
-from joblens.runners.processes.own_descendants import OwnDescendants
+from joblens.model.clusters.placement import WorkerConfig
 from joblens.runners.ray import task as ray_task
 from joblens.runners.ray.messages import (
     NODE_PREFIX,
@@ -24,8 +24,65 @@ from joblens.runners.ray.messages import (
     from_task,
     packed,
 )
-from joblens.runners.ray.nodes import WideTask
 from joblens.runners.ray.own_cluster import OwnFolder
+from joblens.runners.ray.task import WideTask
+
+_LONGEST_POLL_MS = 1000
+
+
+class OwnDescendants:
+    """Those that there are now; `names`: only those that are called so."""
+
+    def __init__(self, names: Collection[str] = ()) -> None:
+        self._pidfds: list[int] = []
+        children: dict[int, list[tuple[int, str]]] = {}
+        for pid, parent, name in _processes():
+            children.setdefault(parent, []).append((pid, name))
+        reached = [os.getpid()]
+        while reached:
+            for pid, name in children.get(reached.pop(), ()):
+                reached.append(pid)
+                if not names or name in names:
+                    with contextlib.suppress(OSError):  # it has ended meanwhile
+                        self._pidfds.append(os.pidfd_open(pid))
+
+    @property
+    def all_live(self) -> bool:
+        return not self._ended(self._pidfds, 0)
+
+    def wait(self, most_s: float) -> None:
+        """Until all have ended."""
+        left = list(self._pidfds)
+        deadline_s = time.monotonic() + most_s
+        while left and (left_s := deadline_s - time.monotonic()) > 0:
+            ended = self._ended(left, min(_LONGEST_POLL_MS, int(left_s * 1000) + 1))
+            left = [one for one in left if one not in ended]
+
+    @staticmethod
+    def _ended(pidfds: Collection[int], wait_ms: int) -> set[int]:
+        """Also those that nobody has waited for."""
+        poll = select.poll()
+        for one in pidfds:
+            poll.register(one, select.POLLIN)
+        return {one for one, _ in poll.poll(wait_ms)}
+
+    def close(self) -> None:
+        pidfds, self._pidfds = self._pidfds, []
+        for one in pidfds:
+            os.close(one)
+
+
+def _processes() -> list[tuple[int, int, str]]:
+    """-> (pid, parent, name) of each"""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdecimal():
+            continue
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{entry}/stat", errors="replace") as file:
+            before, _, behind = file.read().rpartition(")")  # a name may have any character
+            found.append((int(entry), int(behind.split()[1]), before.partition("(")[2]))
+    return found
+
 
 _OBJECT_STORE_BYTES = 100 * 2**20  # what passes through Ray are names of jobs and what they print
 _SERVERS = ("raylet", "gcs_server")

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct, field
 
 from joblens.model.clusters.allocation import NodeDoorAddress
-from joblens.model.clusters.placing import PlaceState
+from joblens.model.clusters.placement import PlaceState
 
 NODE_PREFIX = "node:"  # of a resource that every node of Ray has of its own
 

@@ -15,9 +15,8 @@ from typing import Any
 
 import msgspec
 
-from joblens.model.clusters.placing import PlaceState
-from joblens.runners.processes.socket_place import bind_at
-from joblens.runners.ray.bundles import Bundling
+from joblens.model.clusters.placement import PlaceState
+from joblens.runners.nodes.listener import bind_at
 from joblens.runners.ray.cluster import ClusterError, RayCluster
 from joblens.runners.ray.messages import (
     Begun,
@@ -41,8 +40,8 @@ from joblens.runners.ray.messages import (
     Withdraw,
     to_desk,
 )
-from joblens.runners.ray.needs import why_waiting, width_of
 from joblens.runners.ray.own_cluster import folder_note
+from joblens.runners.ray.requirements import Bundling, why_waiting, width_of
 
 _NODES_EVERY_S = 1.0
 _WHY_AFTER_S = 3.0  # that nothing of the run has begun

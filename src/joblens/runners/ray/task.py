@@ -1,23 +1,26 @@
-"""A task of Ray that stands for jobs of a run: it brings them to the worker of its node and waits for them.
+"""Task of Ray that stands for jobs of a run: brings them to its node's worker, and their output back.
 
 Ray counts what the task asks for; the worker starts and measures the jobs. What the task yields tells the
-desk how far it is."""
+desk how far it is.
+"""
 
+import asyncio
 import contextlib
 import os
+import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from joblens.model.clusters.allocation import NodeDoors
-from joblens.model.clusters.placing import WorkerConfig
+from joblens.model.clusters.allocation import NodeDoorAddress, NodeDoors
+from joblens.model.clusters.placement import WorkerConfig
 from joblens.model.jobs.job import Placement
-from joblens.runners.nodes.hiring import HiringError, NodeHome, home_of, reach_worker
-from joblens.runners.nodes.messages import (
+from joblens.runners.nodes.listener import (
     Bring,
     Ended,
     FromNode,
@@ -29,10 +32,184 @@ from joblens.runners.nodes.messages import (
     line_of,
     read_from_node,
 )
-from joblens.runners.ray.messages import Begun, CannotHire, Errand, Finished, FromTask, errands, packed
-from joblens.runners.ray.nodes import named_apart
+from joblens.runners.nodes.pilot_worker import HiringError, NodeHome, home_of, reach_worker
+from joblens.runners.nodes.remote_processes import NodeDoor
+from joblens.runners.ray.messages import (
+    Begun,
+    CannotHire,
+    Errand,
+    Finished,
+    FromTask,
+    Need,
+    Printed,
+    errands,
+    packed,
+)
 from joblens.runners.ray.own_cluster import as_it_was
-from joblens.runners.ray.printed_files import PrintedFiles
+
+_LOOK_EVERY_S = 1.0
+_IDLE_S = 120.0  # a door nobody comes to closes by itself
+
+
+def hold_door(token: str) -> Iterator[tuple[str, str, int]]:
+    """A task of Ray. -> (host name, address, port), and then nothing while it is open"""
+    import ray  # the task runs in a process of Ray
+
+    host = str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
+    door = NodeDoor(token, host, _IDLE_S)
+    try:
+        yield (socket.gethostname(), *door.address)
+        door.serve()
+    finally:
+        door.close()
+
+
+class WideTask:
+    """One job that has several nodes, from asking for them on. Driven by the desk's loop; `cancel` may come
+    at any moment."""
+
+    def __init__(self, ray: Any, need: Need) -> None:
+        self._ray = ray
+        self._need = need
+        self.token = secrets.token_hex(32)
+        self._group = ray.util.placement_group([_bundle(need)] * need.nodes, strategy="STRICT_SPREAD")
+        self._doors: list[Any] = []
+        self._main: Any = None
+        self._is_cancelled = False
+
+    async def doors(self) -> tuple[NodeDoorAddress, ...] | None:
+        """When all of its nodes are there; None: it was cancelled before that."""
+        while not await asyncio.to_thread(self._group.wait, _LOOK_EVERY_S):
+            if self._is_cancelled:
+                return None
+        hold = self._ray.remote(num_returns="streaming", max_retries=0)(hold_door)
+        for bundle in range(1, self._need.nodes):
+            self._doors.append(hold.options(num_cpus=0, **self._on(bundle)).remote(self.token))
+        addresses = []
+        for held in self._doors:
+            name, host, port = await (await anext(held))
+            addresses.append(NodeDoorAddress(name, host, port))
+        return None if self._is_cancelled else tuple(addresses)
+
+    def start(self, task: Any, options: dict[str, Any], errand: bytes) -> Any:
+        """On its first node. -> the handle of Ray"""
+        self._main = task.options(**options, **self._on(0)).remote(errand)
+        return self._main
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        self._end([self._main] if self._main is not None else [])
+
+    def close(self) -> None:
+        """It is over, however it went: the nodes are given back."""
+        self._end(self._doors)
+        with contextlib.suppress(Exception):  # the cluster is gone, and the group with it
+            self._ray.util.remove_placement_group(self._group)
+
+    def _end(self, tasks: list[Any]) -> None:
+        for task in tasks:
+            with contextlib.suppress(Exception):  # it has ended meanwhile
+                self._ray.cancel(task)
+
+    def _on(self, bundle: int) -> dict[str, Any]:
+        strategy: Callable[..., Any] = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+        return {
+            "scheduling_strategy": strategy(placement_group=self._group, placement_group_bundle_index=bundle)
+        }
+
+
+def _bundle(need: Need) -> dict[str, float]:
+    bundle: dict[str, float] = {"CPU": need.cpus, **dict(need.more)}
+    if need.memory_bytes:
+        bundle["memory"] = need.memory_bytes
+    if need.gpus:
+        bundle["GPU"] = need.gpus
+    return bundle
+
+
+def named_apart(here: str, doors: tuple[NodeDoorAddress, ...]) -> tuple[NodeDoorAddress, ...]:
+    """Several nodes of one machine have its name: they get a number each."""
+    taken, named = {here}, []
+    for index, door in enumerate(doors, start=1):
+        node = door.node if door.node not in taken else f"{door.node}-{index}"
+        taken.add(node)
+        named.append(NodeDoorAddress(node, door.host, door.port))
+    return tuple(named)
+
+
+_PIECE = 1 << 20
+
+
+class _File(Struct):
+    sent: int = 0
+    inode: int = 0
+
+
+class _Folder(Struct):
+    here: str
+    meant: str
+    files: dict[str, _File] = field(default_factory=dict)
+
+
+class PrintedFiles:
+    """Only the files of the folder itself: those below it are the job's work."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, _Folder] = {}
+
+    @property
+    def is_any(self) -> bool:
+        return bool(self._folders)
+
+    def add(self, uuid: str, here: str, meant: str) -> None:
+        self._folders.setdefault(uuid, _Folder(here, meant))
+
+    def news(self) -> Iterator[Printed]:
+        for folder in self._folders.values():
+            yield from _news(folder)
+
+    def rest_of(self, uuid: str) -> Iterator[Printed]:
+        """It has ended: nothing more is added to its files, and they are not needed here any more."""
+        folder = self._folders.pop(uuid, None)
+        if folder is not None:
+            yield from _news(folder)
+            for name in folder.files:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(folder.here, name))
+            with contextlib.suppress(OSError):
+                os.rmdir(folder.here)  # where the job has left nothing of its own
+
+
+def _news(folder: _Folder) -> Iterator[Printed]:
+    try:
+        entries = [entry for entry in os.scandir(folder.here) if entry.is_file(follow_symlinks=False)]
+    except OSError:
+        return
+    for entry in entries:
+        if not entry.name.endswith(".part"):
+            known = folder.files.setdefault(entry.name, _File())
+            yield from _pieces(entry.path, os.path.join(folder.meant, entry.name), known)
+
+
+def _pieces(here: str, meant: str, known: _File) -> Iterator[Printed]:
+    """A long file is made short at the end, under the same name: it is sent again then."""
+    try:
+        with open(here, "rb") as file:
+            stat = os.fstat(file.fileno())
+            is_another = known.inode != stat.st_ino or stat.st_size < known.sent
+            if is_another:
+                known.sent, known.inode = 0, stat.st_ino
+            file.seek(known.sent)
+            while is_another or stat.st_size > known.sent:
+                data = file.read(min(_PIECE, max(0, stat.st_size - known.sent)))
+                yield Printed(path=meant, offset=known.sent, data=data, is_whole=is_another)
+                is_another = False
+                known.sent += len(data)
+                if not data:
+                    break
+    except OSError:
+        return
+
 
 _READ_BYTES = 1 << 16
 _SHIP_EVERY_S = 0.5

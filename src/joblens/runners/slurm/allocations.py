@@ -1,18 +1,169 @@
-"""What a run has asked of Slurm and is not over, and what Slurm says of it."""
+"""Allocations of a run at Slurm: their states, why one ended, and which are idle."""
 
+import os
+import pwd
+import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from joblens.model.clusters.placing import AllocationEvent, Placed, PlaceEnding, PlaceState
-from joblens.model.clusters.slurm import QueuedJob
-from joblens.model.errors import InputError, PlacingError
+from joblens.model.clusters.placement import AllocationEvent, Placed, PlaceEnding, PlaceState
+from joblens.model.clusters.slurm import (
+    CANCELLED_REASON,
+    ENDED_STATES,
+    WAITING_STATES,
+    WALLTIME_REASON,
+    QueuedJob,
+)
+from joblens.model.errors import InputError, JoblensError, PlacingError
 from joblens.model.jobs.job import Status
-from joblens.plan.slurm.answers import ending_of, place_state
-from joblens.plan.slurm.terms import seconds_asked
+from joblens.model.values.units import format_duration
 from joblens.runners.slurm.commands import SlurmCommands
-from joblens.runners.slurm.ending import user_name
+from joblens.runners.slurm.terms import seconds_asked
+
+_COMPLETED = "COMPLETED"
+_CANCELLED = "CANCELLED"
+_OUT_OF_TIME = ("TIMEOUT", "DEADLINE")
+# slurmstepd writes it into the output of the job before it signals the processes.
+_NOTICE = re.compile(
+    r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z][A-Z ]*[A-Z]))? \*\*\*"
+)
+_NOTICES = {"": _CANCELLED, "TIME LIMIT": "TIMEOUT", "PREEMPTION": "PREEMPTED", "NODE FAILURE": "NODE_FAIL"}
+
+# It is worth asking again: the controller is away or busy, or the user has as many jobs there as allowed.
+_PASSING = (
+    "Unable to contact slurm controller",
+    "Unable to contact",
+    "did not answer",
+    "Socket timed out",
+    "Slurm temporarily unable",
+    "temporarily unavailable",
+    "Transport endpoint",
+    "Zero Bytes were transmitted",
+    "Connection refused",
+    "connection failure",
+    "Slurm backup controller",
+    "Job violates accounting/QOS policy",
+    "MaxSubmit",
+    "Max jobs",
+    "Too many",
+    "cannot be started",
+)
+
+_MISTAKES = (
+    *("unrecognized option", "invalid", "requires an argument", "doesn't allow an argument"),
+    *("node configuration is not available", "specification can not be satisfied"),
+)
+
+
+def is_for_good(complaint: str) -> bool:
+    """Whether sbatch would say the same the next time."""
+    return not any(words.lower() in complaint.lower() for words in _PASSING)
+
+
+def is_mistake(complaint: str) -> bool:
+    """Of a trial: what was written is wrong, whatever is free or up at the moment."""
+    return any(words in complaint.lower() for words in _MISTAKES)
+
+
+def ending_of(
+    state: str, job_id: str, *, cancelled_by: str = "", walltime_s: float | None = None
+) -> PlaceEnding | None:
+    """Returns how jobs end whose allocation ended in this state. None: it says nothing of them, they were
+    lost with their node, or had to make room for others."""
+    if state == _CANCELLED:
+        by = f" by {cancelled_by}" if cancelled_by else ""
+        return PlaceEnding(status=Status.CANCELLED, reason=CANCELLED_REASON, text=f"cancelled in Slurm{by}")
+    if state in _OUT_OF_TIME:
+        limit = f"its walltime of {format_duration(walltime_s)}" if walltime_s else "its walltime"
+        limit = "its deadline" if state == "DEADLINE" else limit
+        return PlaceEnding(
+            status=Status.TIMEOUT,
+            reason=WALLTIME_REASON,
+            text=f"its Slurm allocation {job_id} reached {limit}",
+        )
+    return None
+
+
+def state_in_notice(output: str) -> str:
+    """Returns the state that Slurm announced in the output of a job; '': none."""
+    notices = _NOTICE.findall(output)
+    return _NOTICES.get(notices[-1], "") if notices else ""
+
+
+def place_state(word: str) -> PlaceState:
+    if word == _COMPLETED:
+        return PlaceState.ENDED
+    if word in ENDED_STATES:
+        return PlaceState.GONE
+    return PlaceState.WAITING if word in WAITING_STATES else PlaceState.RUNNING
+
+
+_ASK_S = 3.0  # Slurm kills what is left after KillWait, 30 s as a rule
+_READ_OF_OUTPUT = 1 << 16
+_EARLY_S = 90.0  # Slurm may send the signal before the end of an allocation a minute early
+
+
+def why_slurm_ends(
+    job_id: str, *, walltime_s: float | None, left_s: float | None, lead_s: float
+) -> PlaceEnding | None:
+    """`left_s`: until the allocation's time is up; `lead_s`: how long before that Slurm sends a signal. None:
+    the allocation was preempted, or it only got a signal."""
+    commands = SlurmCommands(_ASK_S)
+    in_queue = _state_in_queue(commands, job_id)
+    in_accounts, by = "", ""
+    if in_queue != "RUNNING":
+        in_accounts, by = _state_in_accounts(commands, job_id)
+    is_nearly_over = left_s is not None and left_s <= lead_s + _EARLY_S
+    state = state_of_ending(in_queue, in_accounts, _own_output(), is_nearly_over=is_nearly_over)
+    return ending_of(state, job_id, cancelled_by=by, walltime_s=walltime_s)
+
+
+def state_of_ending(in_queue: str, in_accounts: str, output: str, *, is_nearly_over: bool) -> str:
+    """Returns the state in which the job is going to end. A job that only got a signal is RUNNING in the
+    queue: the notice in its output comes with any signal. The accounts may be late."""
+    if in_queue == "RUNNING":
+        return "TIMEOUT" if is_nearly_over else in_queue
+    if in_accounts in ENDED_STATES:
+        return in_accounts
+    return state_in_notice(output) if in_queue else ""
+
+
+def _state_in_queue(commands: SlurmCommands, job_id: str) -> str:
+    try:
+        states = [job.state for job in commands.squeue([job_id]) if job.job_id == job_id]
+    except (JoblensError, OSError):
+        return ""
+    return states[-1] if states else ""
+
+
+def _state_in_accounts(commands: SlurmCommands, job_id: str) -> tuple[str, str]:
+    try:
+        jobs = commands.sacct([job_id])
+    except (JoblensError, OSError):
+        return "", ""
+    return (jobs[-1].row.state, user_name(jobs[-1].row.cancelled_by)) if jobs else ("", "")
+
+
+def user_name(uid: str) -> str:
+    """Slurm tells who cancelled a job by number."""
+    try:
+        return pwd.getpwuid(int(uid)).pw_name
+    except (KeyError, ValueError, OverflowError):
+        return uid if not uid.isdecimal() else f"user {uid}"
+
+
+def _own_output() -> str:
+    """Returns the end of the file that Slurm writes the output of this process to; '' where it is no file."""
+    try:
+        with open("/proc/self/fd/2", "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - _READ_OF_OUTPUT))
+            return file.read(_READ_OF_OUTPUT).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
 
 _FORGOTTEN_S = 60.0  # after which something that neither squeue nor sacct know is given up
 _SOON_S = 1.0  # between looks, while something has just changed
@@ -154,3 +305,37 @@ class SlurmPlaces:
             uuids=place.placed.uuids,
             is_by_others=True,
         )
+
+
+_IDLE_S = 2.0  # what has just ended may be followed by more of its kind
+_FOR_NODES = ("Resources", "Priority")
+
+
+class IdleAllocations:
+    def __init__(self) -> None:
+        self._since_s: dict[str, float] = {}
+        self._told: set[str] = set()
+
+    def to_end(self, live: Mapping[str, LivePlace], busy: Collection[str], now_s: float) -> list[str]:
+        """Ids of those that are to leave now, each once. `busy`: queues with jobs that have not ended."""
+        idle = {
+            job_id
+            for job_id, place in live.items()
+            if place.is_allocation
+            and place.state is PlaceState.RUNNING
+            and place.queues
+            and not any(queue in busy for queue in place.queues)
+        }
+        self._since_s = {job_id: self._since_s.get(job_id, now_s) for job_id in idle}
+        self._told &= idle
+        if not any(_waits_for_nodes(place) for place in live.values()):
+            return []
+        due = [one for one in sorted(idle - self._told) if now_s - self._since_s[one] >= _IDLE_S]
+        self._told.update(due)
+        return due
+
+
+def _waits_for_nodes(place: LivePlace) -> bool:
+    """Or for a share of what the user may have."""
+    reason = place.told[1]
+    return place.state is PlaceState.WAITING and (reason in _FOR_NODES or "Limit" in reason)

@@ -5,11 +5,19 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from joblens.analysis.slurm.sacct import SACCT_FIELDS, jobs_of, read_sacct
-from joblens.analysis.slurm.text import SEPARATOR, SINFO_FORMAT, SQUEUE_FORMAT, read_sinfo, read_squeue
+from joblens.analysis.slurm.text import (
+    SACCT_FIELDS,
+    SEPARATOR,
+    SINFO_FORMAT,
+    SQUEUE_FORMAT,
+    jobs_of,
+    read_sacct,
+    read_sinfo,
+    read_squeue,
+)
 from joblens.model.clusters.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
 from joblens.model.errors import InputError, PlacingError
-from joblens.runners.processes.own_variables import leave_out_passwords
+from joblens.runners.celery.broker_url import leave_out_passwords
 
 _WAIT_S = 60.0
 _IDS_A_CALL = 500

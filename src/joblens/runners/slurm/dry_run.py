@@ -5,22 +5,21 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.model.clusters.placing import PlacementRequest
-from joblens.model.clusters.preview import (
+from joblens.model.clusters.placement import (
     ALLOCATION,
     ARRAY,
     JOB,
     WORKER,
     Capacity,
+    PlacementRequest,
     PlannedRequest,
     PreviewStep,
 )
 from joblens.model.runs.plan import Plan
-from joblens.plan.slurm.amounts import gpus_in
-from joblens.plan.slurm.packing import NodeRoom
-from joblens.plan.slurm.sbatch_words import Options
-from joblens.plan.slurm.terms import memory_asked
+from joblens.plan.workflows.slurm import gpus_in
 from joblens.runners.slurm.orders import SlurmOrder, SlurmOrders
+from joblens.runners.slurm.packing import NodeRoom
+from joblens.runners.slurm.terms import Options, memory_asked
 
 JOB_ID = "JOB"  # in the place of ids that a run makes
 

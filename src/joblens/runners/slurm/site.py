@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from joblens.model.clusters.placing import PlacementRequest
+from joblens.model.clusters.placement import PlacementRequest
 from joblens.model.clusters.slurm import Partition
 from joblens.model.errors import PlanError
-from joblens.model.runs.fitting import Lack, more_than_there_is
+from joblens.model.runs.plan import Lack, more_than_there_is
 from joblens.model.values.units import format_bytes, format_duration
-from joblens.plan.slurm.packing import NodeRoom, room_of
-from joblens.plan.slurm.terms import Headroom, Terms
 from joblens.runners.slurm.commands import SlurmCommands
+from joblens.runners.slurm.packing import NodeRoom, room_of
+from joblens.runners.slurm.terms import Headroom, Terms
 
 _USUAL_ARRAY = 1001  # Slurm's own default of MaxArraySize
 

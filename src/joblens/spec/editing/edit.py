@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from joblens.model.errors import InputError
-from joblens.spec.editing.edit_lines import Splice, apply_splices
+from joblens.spec.editing.splices import Splice, apply_splices
 from joblens.spec.formats.documents import read_document
 from joblens.spec.formats.positions import Entry, Node, Path, find_entry, find_merged
 
@@ -187,17 +187,17 @@ def _why_not(root: Node | None, path: Path) -> str:
 def _edits_of(format: str) -> _Edits:  # noqa: A002
     match format:
         case "yaml":
-            from joblens.spec.editing.edit_yaml import YamlEdits
+            from joblens.spec.editing.format_edits import YamlEdits
 
             return YamlEdits()
         case "kdl":
-            from joblens.spec.editing.edit_kdl import KdlEdits
+            from joblens.spec.editing.format_edits import KdlEdits
 
             return KdlEdits()
         case "toml":
-            from joblens.spec.editing.edit_toml import TomlEdits
+            from joblens.spec.editing.format_edits import TomlEdits
 
             return TomlEdits()
-    from joblens.spec.editing.edit_json import JsonEdits
+    from joblens.spec.editing.format_edits import JsonEdits
 
     return JsonEdits(format)

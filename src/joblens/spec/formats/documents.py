@@ -1,6 +1,7 @@
-"""One reading for five formats: the same content gives the same plain values, whatever it is written in."""
+"""Documents in five formats, read to the same plain values; mistakes in the terms of each."""
 
 import os
+import re
 from collections.abc import Callable
 
 from joblens.model.errors import InputError
@@ -37,11 +38,11 @@ def format_of(path: str, text: str) -> str:
 def _reader(format: str) -> Callable[[str], Document]:  # noqa: A002
     match format:
         case "yaml":
-            from joblens.spec.formats.yaml_lines import parse_yaml
+            from joblens.spec.formats.yaml_reader import parse_yaml
 
             return parse_yaml
         case "json" | "json5":
-            from joblens.spec.formats import json_lines
+            from joblens.spec.formats import json_reader as json_lines
 
             return json_lines.parse_json if format == "json" else json_lines.parse_json5
         case "kdl":
@@ -49,7 +50,41 @@ def _reader(format: str) -> Callable[[str], Document]:  # noqa: A002
 
             return parse_kdl_workflow
         case "toml":
-            from joblens.spec.formats.toml_lines import parse_toml
+            from joblens.spec.formats.toml_reader import parse_toml
 
             return parse_toml
     raise InputError(f"'{format}' is not a format joblens reads; it reads {', '.join(FORMATS)}")
+
+
+_NO_LIST = re.compile(r"(\S+) must be a list of mappings, not a mapping")
+_MEANT = re.compile(r"did you mean '(\w+)'\?")
+
+
+def in_words_of(format: str, message: str) -> str:  # noqa: A002
+    if _NO_LIST.match(message):
+        return message + _how_a_list_is_written(format, message.split(maxsplit=1)[0])
+    if format == "kdl":
+        return _MEANT.sub(_as_node, message)
+    return message
+
+
+def _how_a_list_is_written(format: str, key: str) -> str:  # noqa: A002
+    match format:
+        case "yaml":
+            return "; begin each entry with '- '"
+        case "toml":
+            return f"; begin each entry with [[{key}]]"
+        case "json" | "json5":
+            return "; write [{…}, {…}]"
+        case "kdl":
+            from joblens.spec.formats.kdl_workflow import node_name
+
+            return f'; write a node for each entry, without {key} around them: {node_name(key)} "a" {{ … }}'
+    return ""
+
+
+def _as_node(found: "re.Match[str]") -> str:
+    """KDL has a node for each entry of a list, named in the singular."""
+    from joblens.spec.formats.kdl_workflow import node_name
+
+    return f"did you mean '{node_name(found[1])}'?"

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from joblens.spec.formats.json_lines import parse_json
-from joblens.spec.formats.kdl_lines import KdlNode, KdlValue, read_kdl
+from joblens.spec.formats.json_reader import parse_json
+from joblens.spec.formats.kdl_reader import KdlNode, KdlValue, read_kdl
 from joblens.spec.formats.positions import (
     LIST,
     Document,

@@ -1,10 +1,11 @@
-"""Where things stand in a text, and what a text says: shared by every format.
+"""Positions in a text and messages about what stands there: shared by every format.
 
 A place is worked out only when somebody asks for it: most files have nothing wrong with them, and a file of
-100,000 jobs has millions of places."""
+100,000 jobs has millions of places.
+"""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -191,3 +192,37 @@ def _offsets(node: Node, path: Path) -> Iterator[tuple[Path, int]]:
         inner = (*path, entry.key)
         yield inner, entry.start
         yield from _offsets(entry.node, inner)
+
+
+_LONGEST_SHOWN = 60
+_TOO_LONG = 10**_LONGEST_SHOWN  # Python itself refuses to write numbers of thousands of digits
+
+
+def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    import difflib
+
+    found = difflib.get_close_matches(word.lower().replace("-", "_"), list(known), n=1, cutoff=cutoff)
+    return found[0] if found else None
+
+
+def shown(raw: Any) -> str:
+    match raw:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if raw else "false"
+        case str():
+            return f"'{raw}'" if len(raw) <= _LONGEST_SHOWN else f"'{raw[:_LONGEST_SHOWN]}…'"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+    if isinstance(raw, int) and abs(raw) >= _TOO_LONG:
+        return "a number that long"
+    return str(raw)
+
+
+def any_of(words: Sequence[str]) -> str:
+    """'a', 'a or b', 'a, b or c'"""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last

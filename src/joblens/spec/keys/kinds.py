@@ -13,8 +13,7 @@ from typing import Any, NoReturn
 from joblens.model.errors import InputError
 from joblens.model.runs.workflow_spec import WhenBlockedFails
 from joblens.model.values.units import parse_duration, parse_size, small_memory
-from joblens.spec.formats.positions import Path
-from joblens.spec.formats.words import shown
+from joblens.spec.formats.positions import Path, shown
 
 
 class Kind(enum.StrEnum):

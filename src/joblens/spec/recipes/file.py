@@ -18,14 +18,12 @@ from joblens.model.recipes.recipe import (
     PartitionSettings,
     Recipe,
 )
-from joblens.plan.recipes.paths import JOB_ID, job_dir_in
+from joblens.plan.recipes.job_folder import JOB_ID, job_dir_in
 from joblens.spec.formats.documents import read_document
-from joblens.spec.formats.positions import Document, Mark, Path, Problem
-from joblens.spec.formats.words import nearest_word
+from joblens.spec.formats.positions import Document, Mark, Path, Problem, nearest_word
 from joblens.spec.keys.kinds import Note, Wrong
-from joblens.spec.keys.readers import Reader
+from joblens.spec.keys.readers import Reader, SectionReader
 from joblens.spec.keys.recipe import RECIPE_SECTIONS, WITHOUT_EFFECT
-from joblens.spec.keys.section_reader import SectionReader
 
 WORK_DIR = "{work_dir}"
 

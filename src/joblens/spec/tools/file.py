@@ -12,11 +12,9 @@ from msgspec.structs import replace
 from joblens.model.jobs.job import ContainerJob, Requirements
 from joblens.model.tool import ParameterWay, Tool, ToolDevice, ToolParameter, ToolScript
 from joblens.spec.formats.documents import read_document
-from joblens.spec.formats.positions import Problem
-from joblens.spec.formats.words import any_of, nearest_word, shown
+from joblens.spec.formats.positions import Problem, any_of, nearest_word, shown
 from joblens.spec.keys.kinds import Note, Wrong
-from joblens.spec.keys.readers import Reader
-from joblens.spec.keys.section_reader import SectionReader
+from joblens.spec.keys.readers import Reader, SectionReader
 from joblens.spec.keys.tool import TOOL_SECTIONS
 from joblens.spec.keys.unknown import meant_key
 

@@ -8,12 +8,10 @@ from msgspec import Struct
 
 from joblens.model.delivery import RetryLost
 from joblens.spec.formats.documents import read_document
-from joblens.spec.formats.positions import Document, Mark, Path, Problem
-from joblens.spec.formats.words import shown
+from joblens.spec.formats.positions import Document, Mark, Path, Problem, shown
 from joblens.spec.keys.kinds import Note, Wrong
-from joblens.spec.keys.readers import Reader
-from joblens.spec.keys.section_reader import SectionReader
-from joblens.spec.keys.task import TASK_SECTIONS
+from joblens.spec.keys.readers import Reader, SectionReader
+from joblens.spec.keys.tool import TASK_SECTIONS
 
 
 class WrittenTask(Struct, frozen=True, kw_only=True):

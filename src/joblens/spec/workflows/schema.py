@@ -18,9 +18,9 @@ from joblens.spec.keys.kinds import (
     WALLTIME_PATTERN,
     Kind,
 )
-from joblens.spec.keys.sbatch_options import DECIDED_ELSEWHERE, SBATCH_OPTIONS
 from joblens.spec.keys.table import Key, Section
 from joblens.spec.keys.workflow import SECTIONS
+from joblens.spec.keys.workflow_run import DECIDED_ELSEWHERE, SBATCH_OPTIONS
 
 Schema = dict[str, Any]
 

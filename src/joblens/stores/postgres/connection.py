@@ -1,7 +1,12 @@
-"""One connection to the server, made when it is needed and again after it was lost.
+"""Connection to a PostgreSQL server: made when needed, restored after loss, and its errors.
 
 Nothing waits for ever: connecting, every answer and every lock have their time. What fails is a StoreError at
-once; the next call tries anew. A pooler in between is noticed, see pooled_connection.py."""
+once; the next call tries anew. A pooler in between is noticed, see pooled_connection.py.
+
+A pooler in transaction mode (PgBouncer) hands each transaction to whichever connection to the server is free.
+So nothing may be left in a session: no settings, no prepared statements, no locks that outlive a transaction.
+Each transaction brings its settings along, sent together with its beginning.
+"""
 
 import os
 import random
@@ -9,32 +14,157 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import errors
+from psycopg import errors, pq, sql, waiting
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
-from joblens.model.errors import InputError
+from joblens.model.errors import InputError, StoreCorrupt, StoreError
 from joblens.model.values.store_url import without_password
-from joblens.stores.postgres.errors import store_errors
-from joblens.stores.postgres.pooled_connection import (
-    DIRECT_MARK,
-    SCHEMA,
-    Connection,
-    PatientConnection,
-    PooledConnection,
-    has_mark,
-    is_refused_by_pooler,
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+RV = TypeVar("RV")
+
+SCHEMA = "joblens"  # the tables lie in a schema of their own: the database may be used for other things too
+DIRECT_MARK = (
+    "joblens.direct"  # a setting that nobody else makes: who has it has been heard by the server itself
 )
+_ANSWER_S = 60.0
+# Not brought along with every transaction: of no use there, or not worth its while.
+_OF_SESSIONS = (
+    DIRECT_MARK,
+    "default_transaction_read_only",
+    "idle_in_transaction_session_timeout",
+    "timezone",
+)
+
+
+class PatientConnection(Connection):
+    """One that gives up when the server says nothing, however alive its host is."""
+
+    patience_s = _ANSWER_S
+
+    def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+        patience_s = self.patience_s if timeout is None else timeout
+        fileno = self.pgconn.socket
+        try:
+            return waiting.wait(gen, fileno, interval=interval, timeout=patience_s)
+        except errors._WaitTimeout:  # noqa: SLF001 - raised by the call above, and by no other name
+            self.pgconn.finish()  # whatever it was to do, its answer can no more be told from the next one's
+            raise psycopg.OperationalError(f"no answer within {patience_s:g} s") from None
+        except BaseException:
+            if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+                self.pgconn.finish()  # interrupted half way
+            raise
+
+    def begin(self, how: str = "BEGIN") -> None:
+        self.execute(how.encode())
+
+    def together(self) -> AbstractContextManager[object]:
+        """Statements are sent without waiting for the answers to those before."""
+        return self.pipeline()
+
+    def allow(self, seconds: float | None) -> None:
+        """How long a statement may take from now on; None: as usual."""
+        if seconds is None:
+            self.execute("RESET statement_timeout")
+        else:
+            self.execute("SELECT set_config('statement_timeout', %s, false)", (f"{seconds * 1000:.0f}",))
+
+    def execute_alone(self, statement: str) -> None:
+        """What the server does in no transaction of ours. Names of tables need their schema."""
+        self.execute(statement.encode())
+
+
+class PooledConnection(PatientConnection):
+    """A statement by itself goes as it is: its tables are named with their schema. Nothing is sent ahead of
+    answers: what the driver sends behind the last of them would hold a connection to the server for ever."""
+
+    _usual: dict[str, str]
+    _settings: bytes
+
+    def bring_along(self, settings: dict[str, str]) -> None:
+        self._usual = {name: value for name, value in settings.items() if name not in _OF_SESSIONS}
+        self._bring(self._usual)
+
+    def _bring(self, settings: dict[str, str]) -> None:
+        lines = (
+            sql.SQL("SET LOCAL {} = {}").format(sql.Identifier(name), sql.Literal(value))
+            for name, value in settings.items()
+        )
+        self._settings = sql.SQL("; ").join(lines).as_bytes()
+
+    def begin(self, how: str = "BEGIN") -> None:
+        super().execute(how.encode() + b"; " + self._settings)
+
+    def together(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def allow(self, seconds: float | None) -> None:
+        other = {} if seconds is None else {"statement_timeout": f"{seconds * 1000:.0f}"}
+        self._bring({**self._usual, **other})
+
+
+def has_mark(connection: Connection) -> bool:
+    row = connection.execute(f"SELECT current_setting('{DIRECT_MARK}', true)".encode()).fetchone()
+    return row == ("on",)
+
+
+def is_refused_by_pooler(error: psycopg.OperationalError) -> bool:
+    return "unsupported startup parameter" in str(error)
+
+
+_REASONS: list[tuple[tuple[type[psycopg.Error], ...], str, str]] = [
+    (
+        (errors.InvalidPassword, errors.InvalidAuthorizationSpecification),
+        "does not let us in",
+        "check user and password; ~/.pgpass and PGPASSWORD are read as well",
+    ),
+    ((errors.InvalidCatalogName,), "has no such database", "make it with `createdb`, or name another"),
+    (
+        (errors.InsufficientPrivilege,),
+        "may not be used so by this user",
+        "let its owner grant the rights: CREATE on the database, or all on the schema joblens",
+    ),
+    ((errors.ReadOnlySqlTransaction,), "is read-only", "name the primary server, not its standby"),
+    ((errors.DiskFull,), "has no disk space left", "free some on the server"),
+    ((errors.LockNotAvailable,), "is locked by another session", "try again; a long upkeep may hold it"),
+    ((errors.QueryCanceled,), "did not answer in time", "try again; the server may be overloaded"),
+    ((errors.TooManyConnections,), "has no connection left", "raise max_connections on the server"),
+    ((errors.DataCorrupted, errors.IndexCorrupted), "is damaged", "restore a backup of the database"),
+]
+
+
+def translated_error(error: psycopg.Error, shown: str) -> StoreError:
+    said = " ".join(str(error).split())
+    for kinds, what, hint in _REASONS:
+        if isinstance(error, kinds):
+            kind = StoreCorrupt if errors.DataCorrupted in kinds else StoreError
+            return kind(f"the store {shown} {what} ({said})", hint=hint)
+    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+        return StoreError(
+            f"the store {shown} cannot be reached ({said})",
+            hint="check that the server runs, and what the URL says of it",
+        )
+    return StoreError(f"the store {shown} failed ({type(error).__name__}: {said})")
+
+
+@contextmanager
+def store_errors(shown: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translated_error(error, shown) from error
+
 
 T = TypeVar("T")
 
 __all__ = ["SCHEMA", "Connection", "Database"]
 
 _CONNECT_S = 5
-_ANSWER_S = 60.0
 _LOCK_S = 30.0
 _MOST_TRIES = 12
 _PAUSE_S = 0.01

@@ -11,13 +11,12 @@ from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCh
 from joblens.model.jobs.sample import Sample
 from joblens.model.runs.run import Workflow
 from joblens.model.writes import Write
-from joblens.stores.postgres.asking import asker
 from joblens.stores.postgres.connection import Connection, Database
-from joblens.stores.postgres.opening import prepare
+from joblens.stores.postgres.sql import asker, prepare
 from joblens.stores.postgres.writer import Writer
-from joblens.stores.queue.ticket_book import TicketBook
 from joblens.stores.queue.ticket_queries import TicketQueries
-from joblens.stores.sql.asking import Ask
+from joblens.stores.queue.tickets import TicketBook
+from joblens.stores.sql.queries import Ask
 from joblens.stores.sql.record_queries import RecordQueries
 
 T = TypeVar("T")
@@ -69,7 +68,7 @@ class PostgresStore(RecordQueries, TicketQueries):
     ) -> None:
         """For what comes from another store: (number, uuid, when it began) of jobs that are written
         afterwards. A number that is taken is not kept."""
-        from joblens.stores.postgres.numbering import reserve_jobs, reserve_workflows
+        from joblens.stores.postgres.tables import reserve_jobs, reserve_workflows
 
         def work(connection: Connection) -> None:
             if jobs:
@@ -92,7 +91,7 @@ class PostgresStore(RecordQueries, TicketQueries):
             return read_tails(connection, after, most, self._warn)
 
     def _matching(self, query: HistoryQuery) -> list[int]:
-        from joblens.stores.postgres.selection import job_numbers
+        from joblens.stores.postgres.statistics import job_numbers
 
         with self._database.use() as connection:
             return job_numbers(connection, query)
@@ -114,7 +113,7 @@ class PostgresStore(RecordQueries, TicketQueries):
         return upkeep.check(self._database)
 
     def backup(self, path: str) -> None:
-        from joblens.stores.postgres.dump import dump
+        from joblens.stores.postgres.upkeep import dump
 
         dump(self._whole_url, path)
 
@@ -127,18 +126,18 @@ class PostgresStore(RecordQueries, TicketQueries):
         self._database.close()
 
     def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
-        from joblens.stores.postgres.renewing import renew
+        from joblens.stores.postgres.lease_renewal import renew
 
         self._check_writable()
         return renew(self._database, worker, held, lease_s)
 
     def holdings(self, *, near: WorkerInfo | None = None, of: Collection[str] | None = None) -> list[Holding]:
-        from joblens.stores.postgres.renewing import holdings_near
+        from joblens.stores.postgres.lease_renewal import holdings_near
 
         return super().holdings(of=of) if near is None else holdings_near(self._database, near)
 
     def _is_any_waiting(self, worker: WorkerInfo, older_than_s: float) -> bool:
-        from joblens.stores.postgres.renewing import is_any_waiting
+        from joblens.stores.postgres.lease_renewal import is_any_waiting
 
         return is_any_waiting(self._database, worker, older_than_s)
 

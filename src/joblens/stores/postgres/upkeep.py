@@ -1,18 +1,30 @@
-"""Retention and checks."""
+"""Upkeep of a PostgreSQL store: retention, checks, and dumps by the server's own tool."""
 
+import os
+import shutil
+import subprocess
 from typing import Any
 
+from psycopg.conninfo import conninfo_to_dict
+
+from joblens.model.errors import InputError, StoreError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
-from joblens.stores.postgres.asking import asker
-from joblens.stores.postgres.connection import Connection, Database
-from joblens.stores.postgres.opening import SCHEMA_VERSION
-from joblens.stores.postgres.sample_tables import settle_all
-from joblens.stores.postgres.sql import queries_of
+from joblens.model.values.store_url import without_password
+from joblens.stores.postgres.connection import SCHEMA, Connection, Database
+from joblens.stores.postgres.sample_tables import decode_samples, settle_all
+from joblens.stores.postgres.sql import SCHEMA_VERSION, asker, queries_of
 from joblens.stores.postgres.statistics import stored_sums, sums_from_jobs
-from joblens.stores.samples.sample_pieces import decode_samples
-from joblens.stores.sql.asking import Ask
-from joblens.stores.sql.checking import DANGLING, PIECES_CHECKED, damaged_details, damaged_samples, wrong_sums
-from joblens.stores.sql.pruning import portions, prune_report, victims
+from joblens.stores.sql.queries import Ask
+from joblens.stores.sql.upkeep import (
+    DANGLING,
+    PIECES_CHECKED,
+    damaged_details,
+    damaged_samples,
+    portions,
+    prune_report,
+    victims,
+    wrong_sums,
+)
 
 _PATIENCE_S = 3600.0  # for what reads or writes everything
 
@@ -81,3 +93,55 @@ def _asker(connection: Connection) -> Ask:
 def _single(ask: Ask, query: str, *parameters: Any) -> int:
     [(value,)] = ask(query, *parameters)
     return int(value)
+
+
+_CONNECT_S = "10"
+_SAID = 300
+
+
+def dump(url: str, path: str) -> None:
+    """In pg_dump's own format; `pg_restore` reads it. Others go on writing meanwhile."""
+    if os.path.lexists(path):
+        raise InputError(
+            f"{path} exists already", hint="name a new file for the backup, or remove the old one"
+        )
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise InputError(f"{path}: there is no directory {os.path.dirname(os.path.abspath(path))}")
+    tool, shown = shutil.which("pg_dump"), without_password(url)
+    if tool is None:
+        raise InputError(
+            "a backup of a PostgreSQL store is made by pg_dump, which is not there",
+            hint="install the PostgreSQL client, or copy it all into a file: joblens store copy "
+            f"'{shown}' FILE.db",
+        )
+    # A name that nobody can have guessed, and laid a link there to a file that would be overwritten.
+    partial = f"{os.path.abspath(path)}.{os.urandom(8).hex()}.partial"
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    argv = [
+        tool,
+        "--format=custom",
+        "--no-password",
+        f"--schema={SCHEMA}",
+        f"--file={partial}",
+        f"--dbname={shown}",
+    ]
+    try:
+        ended = subprocess.run(
+            argv, env=_environment(url), stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        if ended.returncode:
+            said = " ".join(ended.stderr.decode(errors="replace").split())[-_SAID:]
+            raise StoreError(
+                f"the store {shown} could not be copied: {said}", hint="check the client's version"
+            )
+        os.rename(partial, path)
+    finally:
+        if os.path.exists(partial):
+            os.unlink(partial)
+
+
+def _environment(url: str) -> dict[str, str]:
+    """The password goes this way: what a process was started with is for all to read."""
+    password = conninfo_to_dict(url).get("password")
+    env = {**os.environ, "PGCONNECT_TIMEOUT": _CONNECT_S}
+    return env | {"PGPASSWORD": str(password)} if password else env

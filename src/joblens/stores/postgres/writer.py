@@ -1,7 +1,7 @@
-"""Applies batches of writes. What is known is read and locked first, what follows from it decided here, then
-all of it is written with one statement a table for the whole batch."""
+"""Writer of batches: what is known is read and locked first, then all is written at once."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -9,14 +9,13 @@ import msgspec
 from joblens.model.errors import StoreError
 from joblens.model.jobs.job import Job, Outcome, Status
 from joblens.model.writes import DetailsTaken, JobEnded, SamplesTaken, Write
-from joblens.stores.postgres import rollup
 from joblens.stores.postgres.connection import Connection, Database
-from joblens.stores.postgres.known_jobs import KnownJob, known_jobs
-from joblens.stores.postgres.run_writer import RunFacts
 from joblens.stores.postgres.sample_tables import (
     MANY_PIECES,
     SMALL_PIECE,
     Piece,
+    columns_of,
+    encode_piece,
     insert_pieces,
     join_small,
     measure,
@@ -24,10 +23,8 @@ from joblens.stores.postgres.sample_tables import (
     settle_job,
 )
 from joblens.stores.postgres.sql import encoded_queries
-from joblens.stores.postgres.ticket_book import PostgresTicketBook
-from joblens.stores.queue.endings import counts
-from joblens.stores.queue.rows import TicketFacts, settle_ended
-from joblens.stores.samples.sample_pieces import encode_piece
+from joblens.stores.postgres.tables import Change, PostgresTicketBook, RunFacts
+from joblens.stores.queue.tickets import TicketFacts, counts, settle_ended
 from joblens.stores.sql.batch import (
     BatchRows,
     JobChange,
@@ -38,9 +35,88 @@ from joblens.stores.sql.batch import (
     runs_of,
     status_of,
 )
+from joblens.stores.sql.rollup_sums import EndedJob, sums_of
+
+_Q = encoded_queries("writing.sql")
+
+
+class KnownJob(msgspec.Struct):
+    """One of them."""
+
+    uuid: str
+    number: int
+    status: Status
+    tool: str
+    began_at_us: int
+    ending: tuple[int | None, int | None, int | None, int | None, int | None, str | None]
+    is_described: bool
+    attempt_number: int
+    fence: int
+    has_free_ticket: bool = False  # nobody holds it
+
+    def ended(self) -> EndedJob | None:
+        return (self.tool, self.status.value, *self.ending[1:4]) if self.status.is_final else None
+
+    def row(self) -> tuple[Any, ...]:
+        state = self.number, self.status.value, self.began_at_us, self.attempt_number
+        return *state, *self.ending
+
+
+def known_jobs(connection: Connection, uuids: list[str]) -> dict[str, KnownJob]:
+    found: dict[str, KnownJob] = {}
+    if not uuids:
+        return found
+    for row in connection.execute(_Q["known_jobs"], (uuids,)).fetchall():
+        uuid, number, status, tool, began, *rest = row
+        ending, (is_described, attempt_number, fence, is_free) = tuple(rest[:6]), rest[6:]
+        found[uuid] = KnownJob(
+            uuid,
+            number,
+            Status(status),
+            tool,
+            began,
+            ending,
+            bool(is_described),
+            attempt_number,
+            fence,
+            is_free,
+        )
+    return found
+
+
+_SHARDS = 64
+_random = int.from_bytes(os.urandom(2))
+
+
+def _shard() -> int:
+    """Hosts count their processes alike, so the number alone would not keep them apart."""
+    return (os.getpid() + _random) % _SHARDS
+
+
+def record_changes(connection: Connection, added: Iterable[EndedJob], removed: Iterable[EndedJob]) -> None:
+    """Inside the transaction that writes the outcomes, after the jobs' own rows."""
+    removed = list(removed)
+    sums, shard = sums_of(added, removed), _shard()
+    rollup = [(*key, shard, entry.count, entry.total, entry.largest) for key, entry in sums.items()]
+    sketch = [
+        (*key, bucket, shard, count)
+        for key, entry in sums.items()
+        for bucket, count in entry.buckets.items()
+        if count
+    ]
+    if rollup:  # in order, so that two who add to the same wait for each other only in one direction
+        columns = _columns(sorted(rollup), 7) + _columns(sorted(sketch), 6)
+        connection.execute(_Q["add_sums"], columns)
+    for group in sorted({(tool, status) for tool, status, *_ in removed}):
+        connection.execute(_Q["lock_rollup"], group)
+        connection.execute(_Q["refresh_largest"], group)
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
+    return list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in range(width)]
+
 
 _json = msgspec.json.Encoder()
-_Q = encoded_queries("writing.sql")
 
 _Row = tuple[Any, ...]
 
@@ -100,8 +176,7 @@ class Writer:
 
     def _take_news(self, pieces: list[Piece], details: dict[int, DetailsTaken]) -> list[int]:
         """-> which of the jobs with samples have ended"""
-        from joblens.stores.postgres.detail_table import changes_of
-        from joblens.stores.postgres.everyday import take_news
+        from joblens.stores.postgres.tables import changes_of
 
         changes = changes_of(self._details, details) if details else []
         ended, written = take_news(self._database, pieces, changes)
@@ -171,7 +246,7 @@ class Batch(BatchRows):
             connection.execute(_Q["hold_jobs_to_cancel"], ([uuid for uuid, _, _ in self._cancels],))
             _execute(connection, "ask_to_cancel", self._cancels)
         if self._ended or self._no_longer:
-            rollup.record_changes(connection, self._ended, self._no_longer)
+            record_changes(connection, self._ended, self._no_longer)
         if self._tickets.has_facts:
             self._tickets.write(ticket_book(connection, self._level))
         if self._over:
@@ -205,7 +280,7 @@ class Batch(BatchRows):
             if change.details is not None
         }
         if news:
-            from joblens.stores.postgres.detail_table import write_details
+            from joblens.stores.postgres.tables import write_details
 
             self.details = write_details(connection, news)
         if self._touched_when_over:
@@ -223,7 +298,7 @@ class Batch(BatchRows):
             state = status_of(change).value, began_at_us(change)
             row = change.uuid, *described, *state, *ending, *self._link(change.job), number, change.fence
             rows.append(row)
-        found = connection.execute(_Q["insert_jobs"], _columns(rows)).fetchall()
+        found = connection.execute(_Q["insert_jobs"], _writer_columns(rows)).fetchall()
         return dict(found)
 
     def _note_new(self, number: int, change: JobChange) -> None:
@@ -280,10 +355,10 @@ def ticket_book(connection: Connection, compression_level: int) -> PostgresTicke
 
 def _execute(connection: Connection, query: str, rows: Sequence[_Row]) -> None:
     if rows:
-        connection.execute(_Q[query], _columns(rows))
+        connection.execute(_Q[query], _writer_columns(rows))
 
 
-def _columns(rows: Sequence[_Row]) -> list[list[Any]]:
+def _writer_columns(rows: Sequence[_Row]) -> list[list[Any]]:
     return list(map(list, zip(*rows, strict=True)))
 
 
@@ -305,3 +380,22 @@ def _ending(outcome: Outcome) -> tuple[int, int, int | None, int | None, int | N
 def _text(value: str) -> str:
     """PostgreSQL's text cannot hold the character 0; the JSON beside it can."""
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in value else value
+
+
+def take_news(
+    database: Database, pieces: Sequence[Piece], changes: Sequence[Change]
+) -> tuple[list[int], set[int]]:
+    """Samples, and details without asking what is there: where it is not what is thought, nothing happens.
+    -> which of the jobs with samples have ended, the numbers of those whose details were written"""
+    if not pieces and not changes:
+        return [], set()
+    names = ("detail_ids", "detail_fences", "md5s", "details")
+    columns = map(list, zip(*changes, strict=True)) if changes else ([] for _ in names)
+    values = {**columns_of(pieces), **dict(zip(names, columns, strict=True))}
+
+    def ask(connection: Connection) -> list[tuple[int, bool]]:
+        return connection.execute(_Q["take_news"], values).fetchall()
+
+    rows = database.at_once(ask)
+    ended = list(dict.fromkeys(number for number, is_detail in rows if not is_detail))
+    return ended, {number for number, is_detail in rows if is_detail}

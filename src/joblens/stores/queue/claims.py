@@ -1,19 +1,118 @@
-"""Who holds which ticket."""
+"""Claims of tickets by workers: granted by capacity, renewed, given back, withdrawn, and listed."""
 
 import random
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from joblens.model.clusters.placing import NodeCapacity
-from joblens.model.delivery import Claim, FormerWorker, Holding, Renewal, Ticket, WorkerInfo
-from joblens.model.jobs.job import Attempt, Job
-from joblens.stores.queue.capacity import RoomLeft
-from joblens.stores.queue.endings import unreadable, withdrawn
-from joblens.stores.queue.rows import Ending, end_jobs
-from joblens.stores.queue.tables import GAVE_BACK, read_or_none
-from joblens.stores.queue.ticket_book import TicketBook
+from joblens.model.clusters.placement import NodeCapacity
+from joblens.model.delivery import (
+    Backlog,
+    Claim,
+    FormerWorker,
+    Holding,
+    Renewal,
+    RetryLost,
+    Ticket,
+    WorkerInfo,
+)
+from joblens.model.errors import UnknownJob
+from joblens.model.jobs.job import Attempt, Job, Requirements, Status
+from joblens.stores.queue.tickets import (
+    Ending,
+    TicketBook,
+    end_jobs,
+    ending_of_lost,
+    settle_followers,
+    unreadable,
+    withdrawn,
+)
+
+
+class RoomLeft:
+    def __init__(self, room: NodeCapacity | None) -> None:
+        self._room = room
+        self._places = room.places if room is not None else None
+        self._memory_bytes = room.memory_bytes if room is not None else None
+        self._gpus = room.gpus if room is not None else None
+        self.has_refused = False
+
+    def take(self, asked: Requirements) -> bool:
+        """Whether it fits; then there is less for the next."""
+        room = self._room
+        if room is None:
+            return True
+        places = max(1, -int(-(asked.cpus or 1) // 1))
+        memory_bytes, gpus = asked.memory_bytes or 0, asked.gpus or 0
+        lasts_s = asked.timeout_s if asked.timeout_s is not None else room.usual_s or 0.0
+        is_late = room.time_s is not None and lasts_s > room.time_s
+        lacks = (
+            (self._places is not None and places > self._places)
+            or (self._memory_bytes is not None and memory_bytes > self._memory_bytes)
+            or (self._gpus is not None and gpus > self._gpus)
+        )
+        if is_late or lacks:
+            self.has_refused = True
+            return False
+        if self._places is not None:
+            self._places -= places
+        if self._memory_bytes is not None:
+            self._memory_bytes -= memory_bytes
+        if self._gpus is not None:
+            self._gpus -= gpus
+        return True
+
+
+GAVE_BACK = b'"gave-back"'  # in place of the lost attempt: the worker ended the job and gave it back
+_HEARD_OF_FOR_US = 3600 * 1_000_000
+_worker = msgspec.json.Decoder(WorkerInfo)
+
+T = TypeVar("T")
+
+
+def read_or_none(decoder: msgspec.json.Decoder[T], data: bytes | None) -> T | None:
+    """None also where a newer joblens wrote what this one does not know, or the row is damaged: one such row
+    must not keep anybody from the others."""
+    try:
+        return None if data is None else decoder.decode(data)
+    except ValueError:
+        return None
+
+
+def workers(book: TicketBook, host: str | None = None) -> list[WorkerInfo]:
+    since_us = book.now_us() - _HEARD_OF_FOR_US
+    if host is None:
+        rows = book.ask("workers", since_us=since_us)
+    else:
+        rows = book.ask("workers_of_host", since_us=since_us, host=host)
+    known = [(read_or_none(_worker, data), seen_at_us) for seen_at_us, data in rows]
+    return [replace(worker, seen_at_us=seen_at_us) for worker, seen_at_us in known if worker is not None]
+
+
+def backlog(book: TicketBook) -> list[Backlog]:
+    at_us = book.now_us()
+    return [
+        Backlog(queue, waiting, held, 0 if since_us is None else max(0, at_us - since_us))
+        for queue, waiting, held, since_us in book.ask("backlog")
+    ]
+
+
+def states(book: TicketBook, uuids: Sequence[str]) -> dict[str, Status]:
+    return {uuid: Status(status) for uuid, status in book.ask("states", uuids=list(uuids))}
+
+
+def released_by(book: TicketBook, uuids: Sequence[str]) -> list[tuple[str, str]]:
+    return [(follower, queue) for follower, queue in book.ask("released_by", uuids=list(uuids))]
+
+
+def former_workers(book: TicketBook, uuids: Sequence[str]) -> dict[str, FormerWorker]:
+    return {
+        uuid: FormerWorker(worker, mark == GAVE_BACK)
+        for uuid, worker, mark in book.ask("former_workers", uuids=list(uuids))
+    }
+
 
 _SECOND = 1_000_000
 _MORE_ROWS, _LEAST_LOOK = 8, 64  # looked at behind those for which there was no room
@@ -168,3 +267,115 @@ def holding_of(row: tuple[Any, ...]) -> Holding:
     uuid, fence, worker, until_us, attempt, at_us = row
     expired_us, known = max(0, at_us - until_us), read_or_none(_attempt, attempt)
     return Holding(uuid=uuid, fence=fence, worker=worker, expired_us=expired_us, attempt=known)
+
+
+class _Created(msgspec.Struct):
+    """All that is asked of a job's document here."""
+
+    created_at_us: int = 0
+
+
+_created = msgspec.json.Decoder(_Created)
+
+
+class _Delivery(msgspec.Struct):
+    """A job that has a ticket, as it stands now."""
+
+    uuid: str
+    number: int
+    status: Status
+    fence: int
+    worker: str | None
+    deliveries: int
+    ticket: Ticket | None  # None: it cannot be read
+    attempt_json: bytes | None
+    created_at_us: int
+    is_cancelled: bool
+
+
+def take_back(book: TicketBook, uuid: str, fence: int) -> Status | None:
+    _, held = _look_up(book, uuid)
+    if held is None or held.worker is None or held.fence != fence:
+        return None
+    return _take_back(book, held, held.worker)
+
+
+def _take_back(book: TicketBook, held: _Delivery, worker: str) -> Status:
+    attempt = read_or_none(_attempt, held.attempt_json)
+    ending = ending_of_lost(
+        held.ticket, worker, held.deliveries, attempt, book.now_us(), is_cancelled=held.is_cancelled
+    )
+    if ending is not None:
+        end_jobs(book, [(held.uuid, held.fence, ending)])
+        return ending.status
+    book.ask("put_lost_ticket_back", number=held.number, worker=worker, attempt=held.attempt_json)
+    _queue_again(book, held)
+    return Status.QUEUED
+
+
+def give_back(book: TicketBook, worker: str, held_by_it: Mapping[str, int]) -> None:
+    for uuid, fence in sorted(held_by_it.items()):
+        _, held = _look_up(book, uuid)
+        if held is None or held.worker != worker or held.fence != fence:
+            continue
+        if held.is_cancelled:
+            end_jobs(book, [(uuid, fence, withdrawn(book.now_us()))])
+        elif held.status is Status.RUNNING and not _may_run_twice(held):
+            _take_back(book, held, worker)
+        elif held.status is Status.RUNNING:
+            book.ask("put_begun_ticket_back", number=held.number, worker=worker, mark=GAVE_BACK)
+            _queue_again(book, held)
+        else:
+            book.ask("put_ticket_back", number=held.number)
+            _queue_again(book, held)
+
+
+def _may_run_twice(held: _Delivery) -> bool:
+    return held.ticket is not None and held.ticket.retry_lost is not RetryLost.NEVER
+
+
+def withdraw(book: TicketBook, uuid: str) -> bool:
+    _, waiting = _look_up(book, uuid)
+    if waiting is None or waiting.worker is not None:
+        return False
+    end_jobs(book, [(uuid, waiting.fence, withdrawn(book.now_us()))])
+    return True
+
+
+def release_after(book: TicketBook, uuid: str) -> list[tuple[str, str]]:
+    status, _ = _look_up(book, uuid)
+    if not status.is_final:
+        return []
+    settle_followers(book, [(uuid, status)])
+    return [(follower, queue) for follower, queue in book.ask("released_followers", uuid=uuid)]
+
+
+def _look_up(book: TicketBook, uuid: str) -> tuple[Status, _Delivery | None]:
+    """The job's status, and its ticket where it has one. Nobody else changes them before this transaction is
+    over."""
+    if not book.ask("hold_job", uuid=uuid):
+        raise UnknownJob(f"no job has the id '{uuid}'")
+    (row,) = book.ask("delivery_of", uuid=uuid)
+    number, status, fence, worker, deliveries, ticket, attempt, job, is_cancelled = row
+    if ticket is None:
+        return Status(status), None
+    created_at_us = (read_or_none(_created, job) or _Created()).created_at_us
+    return Status(status), _Delivery(
+        uuid=uuid,
+        number=number,
+        status=Status(status),
+        fence=fence,
+        worker=worker,
+        deliveries=deliveries,
+        ticket=read_or_none(_ticket, ticket),
+        attempt_json=attempt,
+        created_at_us=created_at_us,
+        is_cancelled=bool(is_cancelled),
+    )
+
+
+def _queue_again(book: TicketBook, held: _Delivery) -> None:
+    """Without what the attempt had written."""
+    book.ask("queue_again", number=held.number, began_at_us=held.created_at_us)
+    for query in ("forget_attempt", "forget_details", "forget_samples"):
+        book.ask(query, number=held.number)

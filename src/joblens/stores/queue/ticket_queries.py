@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
-from joblens.model.clusters.placing import NodeCapacity
+from joblens.model.clusters.placement import NodeCapacity
 from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
 from joblens.model.jobs.job import Status
-from joblens.stores.queue.ticket_book import TicketBook
+from joblens.stores.queue.tickets import TicketBook
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class TicketQueries:
         return self._change(lambda book: renew(book, worker, held, lease_s), for_good=False)
 
     def give_back(self, worker: str, held: Mapping[str, int]) -> None:
-        from joblens.stores.queue.returns import give_back
+        from joblens.stores.queue.claims import give_back
 
         if held:
             self._change(lambda book: give_back(book, worker, held), for_good=True)
@@ -74,27 +74,27 @@ class TicketQueries:
         return self._look(lambda book: holdings(book, near, of))
 
     def take_back(self, uuid: str, fence: int) -> Status | None:
-        from joblens.stores.queue.returns import take_back
+        from joblens.stores.queue.claims import take_back
 
         return self._change(lambda book: take_back(book, uuid, fence), for_good=True)
 
     def release_after(self, uuid: str) -> list[tuple[str, str]]:
-        from joblens.stores.queue.returns import release_after
+        from joblens.stores.queue.claims import release_after
 
         return self._change(lambda book: release_after(book, uuid), for_good=True)
 
     def released_by(self, uuids: Sequence[str]) -> list[tuple[str, str]]:
-        from joblens.stores.queue.tables import released_by
+        from joblens.stores.queue.claims import released_by
 
         return self._look(lambda book: released_by(book, uuids)) if uuids else []
 
     def withdraw(self, uuid: str) -> bool:
-        from joblens.stores.queue.returns import withdraw
+        from joblens.stores.queue.claims import withdraw
 
         return self._change(lambda book: withdraw(book, uuid), for_good=True)
 
     def workers(self, *, host: str | None = None) -> list[WorkerInfo]:
-        from joblens.stores.queue.tables import workers
+        from joblens.stores.queue.claims import workers
 
         return self._look(lambda book: workers(book, host))
 
@@ -102,17 +102,17 @@ class TicketQueries:
         self._change(lambda book: book.ask("forget_worker", name=name), for_good=False)
 
     def backlog(self) -> list[Backlog]:
-        from joblens.stores.queue.tables import backlog
+        from joblens.stores.queue.claims import backlog
 
         return self._look(backlog)
 
     def states(self, uuids: Sequence[str]) -> dict[str, Status]:
-        from joblens.stores.queue.tables import states
+        from joblens.stores.queue.claims import states
 
         return self._look(lambda book: states(book, uuids)) if uuids else {}
 
     def former_workers(self, uuids: Sequence[str]) -> dict[str, FormerWorker]:
-        from joblens.stores.queue.tables import former_workers
+        from joblens.stores.queue.claims import former_workers
 
         return self._look(lambda book: former_workers(book, uuids)) if uuids else {}
 

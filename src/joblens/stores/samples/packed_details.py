@@ -1,4 +1,4 @@
-"""What is known of a job beside its samples, as one compressed piece."""
+"""Details and provenance of a job, each as one compressed piece."""
 
 import functools
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from joblens.model.errors import StoreCorrupt
-from joblens.model.jobs.details import Details
+from joblens.model.jobs.details import Details, Provenance
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -51,3 +51,24 @@ def _readable(data: bytes) -> Details:
 def _decoder() -> "msgspec.json.Decoder[Details]":
     """Dear to make, and a job that writes its details once never needs it."""
     return msgspec.json.Decoder(Details)
+
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_PACKED_PROVENANCE_MAX_JSON = 1 << 24  # a damaged length must not make us ask for all memory
+
+
+def pack_provenance(provenance: Provenance) -> bytes:
+    return zstd.compress(msgspec.json.encode(provenance), 3)
+
+
+def unpack_provenance(data: bytes) -> Provenance:
+    try:
+        return msgspec.json.decode(
+            zstd.ZstdDecompressor().decompress(data, _PACKED_PROVENANCE_MAX_JSON), type=Provenance
+        )
+    except (zstd.ZstdError, EOFError, msgspec.MsgspecError) as error:
+        raise StoreCorrupt(f"provenance of {len(data)} bytes cannot be read ({error})") from error

@@ -1,4 +1,4 @@
-"""Rows into a Parquet file. The one place that knows pyarrow."""
+"""Parquet files and Arrow tables of rows. The only module that knows pyarrow."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -41,3 +41,19 @@ def write_parquet(path: str, kinds: Mapping[str, str], rows: Iterable[Sequence[A
             written += len(group)
             if not group:
                 return 0
+
+
+def integer_table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], instants: Mapping[str, str]
+) -> Any:
+    """`instants` names further columns: timestamps made from a column of microseconds UTC."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingExtra(
+            "an Arrow table needs pyarrow, which is not installed", hint=how_to_install("data")
+        ) from error
+    arrays = {name: pa.array([row[name] for row in rows], type=pa.int64()) for name in columns}
+    moment = pa.timestamp("us", tz="UTC")
+    stamps = {name: arrays[column].cast(moment) for name, column in instants.items()}
+    return pa.table({**stamps, **arrays})

@@ -8,14 +8,13 @@ from msgspec.structs import replace
 
 from joblens.model.errors import StoreCorrupt
 from joblens.model.history import HistoryQuery, TaggedJobs
-from joblens.model.jobs.details import Details
+from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Record
-from joblens.model.jobs.provenance import Provenance
 from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.writes import CancelAsked
 
 if TYPE_CHECKING:
-    from joblens.stores.sql.asking import Ask
+    from joblens.stores.sql.queries import Ask
 
 _RECORDS_AT_ONCE = 500
 
@@ -38,13 +37,13 @@ class RecordQueries:
         raise NotImplementedError
 
     def find(self, ident: str) -> Record:
-        from joblens.stores.sql.job_search import find_job
+        from joblens.stores.sql.job_rows import find_job
 
         with self._reading() as ask:
             return find_job(ask, ident)
 
     def records(self, query: HistoryQuery) -> Iterator[Record]:
-        from joblens.stores.sql.record_rows import read_records
+        from joblens.stores.sql.job_rows import read_records
 
         numbers = self._matching(query)
         for start in range(0, len(numbers), _RECORDS_AT_ONCE):
@@ -56,19 +55,19 @@ class RecordQueries:
         return len(self._matching(replace(query, limit=None)))
 
     def tagged(self, prefix: str) -> list[TaggedJobs]:
-        from joblens.stores.sql.tag_rows import read_tagged
+        from joblens.stores.sql.run_rows import read_tagged
 
         with self._asking() as ask:
             return read_tagged(ask, prefix)
 
     def running(self, *, user: str | None = None, run: str | None = None) -> list[Record]:
-        from joblens.stores.sql.record_rows import read_unfinished
+        from joblens.stores.sql.job_rows import read_unfinished
 
         with self._reading() as ask:
             return read_unfinished(ask, user, run)
 
     def still_running(self, known: Mapping[int, Record]) -> list[Record]:
-        from joblens.stores.sql.record_rows import read_changed
+        from joblens.stores.sql.job_rows import read_changed
 
         with self._reading() as ask:
             return read_changed(ask, known)
@@ -91,7 +90,7 @@ class RecordQueries:
         return Details()
 
     def provenance(self, digest: str) -> Provenance | None:
-        from joblens.stores.samples.packed_provenance import unpack_provenance
+        from joblens.stores.samples.packed_details import unpack_provenance
 
         with self._asking() as ask:
             rows = ask("provenance_of", digest)
@@ -109,7 +108,7 @@ class RecordQueries:
             return read_workflows(ask, "workflows")
 
     def find_workflow(self, ident: str) -> Workflow:
-        from joblens.stores.sql import run_search
+        from joblens.stores.sql import run_rows as run_search
 
         with self._reading() as ask:
             return run_search.find_workflow(ask, ident)
@@ -127,7 +126,7 @@ class RecordQueries:
             return read_runs(ask, workflow_uuid)
 
     def find_run(self, ident: str) -> Run:
-        from joblens.stores.sql import run_search
+        from joblens.stores.sql import run_rows as run_search
 
         with self._reading() as ask:
             return run_search.find_run(ask, ident)

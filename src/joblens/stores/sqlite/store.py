@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
-from joblens.files.file_system import MOUNTINFO
 from joblens.model.errors import StoreError, StoreVanished
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.sample import Sample
 from joblens.model.runs.run import Workflow
 from joblens.model.writes import DetailsTaken, JobEnded, SamplesTaken, Write
-from joblens.stores.queue.ticket_book import TicketBook
 from joblens.stores.queue.ticket_queries import TicketQueries
+from joblens.stores.queue.tickets import TicketBook
 from joblens.stores.sql.record_queries import RecordQueries
-from joblens.stores.sqlite.errors import store_errors
-from joblens.stores.sqlite.opening import open_connection
-from joblens.stores.sqlite.sql import QUERIES
-from joblens.stores.sqlite.transactions import reading, writing
+from joblens.stores.sqlite.opening import MOUNTINFO, open_connection
+from joblens.stores.sqlite.sql import QUERIES, reading, store_errors, writing
 
 if TYPE_CHECKING:
-    from joblens.stores.sql.asking import Ask
+    from joblens.stores.sql.queries import Ask
 
 
 def _warn(message: str) -> None:
@@ -99,8 +96,7 @@ class SqliteStore(RecordQueries, TicketQueries):
         taken = self._following(writes)
         if taken is None:
             return False
-        from joblens.stores.samples.single_samples import encode_sample
-        from joblens.stores.sqlite.sample_tables import key_of
+        from joblens.stores.sqlite.sample_tables import encode_sample, key_of
 
         samples, details, following = taken
         with self._use() as connection:
@@ -122,7 +118,7 @@ class SqliteStore(RecordQueries, TicketQueries):
                         ).get:
                             raise _MoreToIt
                     if news:
-                        from joblens.stores.sqlite.detail_table import write_details
+                        from joblens.stores.sqlite.writer import write_details
 
                         write_details(connection, news)
             except _MoreToIt:
@@ -170,7 +166,7 @@ class SqliteStore(RecordQueries, TicketQueries):
     ) -> None:
         """For what comes from another store: (number, uuid, when it began) of jobs that are written
         afterwards. A number that is taken is not kept."""
-        from joblens.stores.sqlite.numbering import reserve_jobs, reserve_workflows
+        from joblens.stores.sqlite.writer import reserve_jobs, reserve_workflows
 
         self._check_writable()
         with self._write(for_good=False) as connection:
@@ -190,13 +186,13 @@ class SqliteStore(RecordQueries, TicketQueries):
         return {uuid: samples for uuid, samples in found.items() if samples}
 
     def _matching(self, query: HistoryQuery) -> list[int]:
-        from joblens.stores.sqlite.selection import job_numbers
+        from joblens.stores.sqlite.statistics import job_numbers
 
         with self._use() as connection:
             return job_numbers(connection, query)
 
     def statistics(self, query: HistoryQuery) -> Statistics:
-        from joblens.stores.sqlite import rollup
+        from joblens.stores.sqlite import statistics as rollup
 
         with self._use() as connection, reading(connection):
             return rollup.statistics(connection, query)
@@ -263,7 +259,7 @@ class SqliteStore(RecordQueries, TicketQueries):
 
     @contextmanager
     def _asking(self) -> Iterator["Ask"]:
-        from joblens.stores.sqlite.asking import asker
+        from joblens.stores.sqlite.sql import asker
 
         with self._use() as connection:
             yield asker(connection)

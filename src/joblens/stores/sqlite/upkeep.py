@@ -8,14 +8,21 @@ import apsw
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
 from joblens.stores.samples.blocks import decode_block
-from joblens.stores.sql.checking import DANGLING, PIECES_CHECKED, damaged_details, damaged_samples, wrong_sums
-from joblens.stores.sql.pruning import Victim, portions, prune_report, victims
-from joblens.stores.sqlite import rollup
-from joblens.stores.sqlite.errors import store_errors
+from joblens.stores.sql.upkeep import (
+    DANGLING,
+    PIECES_CHECKED,
+    Victim,
+    damaged_details,
+    damaged_samples,
+    portions,
+    prune_report,
+    victims,
+    wrong_sums,
+)
+from joblens.stores.sqlite import statistics
 from joblens.stores.sqlite.opening import SCHEMA_VERSION
 from joblens.stores.sqlite.sample_tables import keys_of
-from joblens.stores.sqlite.sql import QUERIES
-from joblens.stores.sqlite.transactions import reading, writing
+from joblens.stores.sqlite.sql import QUERIES, reading, store_errors, writing
 
 _BACKUP_PAGES = 1000
 
@@ -60,8 +67,8 @@ def check(connection: apsw.Connection, path: str) -> StoreCheck:
                     problems.append(f"{count} {what}")
             problems += damaged_samples(_newest_blocks(connection), decode_block, "block")
             problems += damaged_details(connection.execute(QUERIES["newest_details"], (PIECES_CHECKED,)))
-            stored = rollup.stored_sums(connection, HistoryQuery())
-            problems += wrong_sums(stored, rollup.sums_from_jobs(connection))
+            stored = statistics.stored_sums(connection, HistoryQuery())
+            problems += wrong_sums(stored, statistics.sums_from_jobs(connection))
     except (apsw.CorruptError, apsw.NotADBError) as error:
         problems.append(str(error))
     return StoreCheck(

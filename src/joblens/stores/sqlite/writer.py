@@ -1,34 +1,152 @@
-"""Applies a batch of writes. What is known is read first, what follows from it decided here,
-then all of it is written with one statement a table for the whole batch."""
+"""Writer of batches: what is known is read first, then jobs, runs, tickets and details are written."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import apsw
 import msgspec
 
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Job, Status
-from joblens.model.writes import Write
-from joblens.stores.queue.endings import counts
-from joblens.stores.queue.rows import TicketFacts, settle_ended
+from joblens.model.runs.run import Run, Workflow
+from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated, Write
+from joblens.stores.queue.tickets import TicketFacts, counts, settle_ended
+from joblens.stores.samples.packed_details import repacked
 from joblens.stores.sql.batch import (
     BatchRows,
     JobChange,
     began_at_us,
     ending_of,
+    event_row,
     may_replace,
+    moved,
+    run_row,
     run_writes,
     runs_of,
     status_of,
+    workflow_row,
 )
 from joblens.stores.sql.rollup_sums import EndedJob
-from joblens.stores.sqlite import rollup
-from joblens.stores.sqlite.run_writer import RunFacts
+from joblens.stores.sqlite import statistics
 from joblens.stores.sqlite.sample_tables import SampleTables
-from joblens.stores.sqlite.sql import QUERIES
-from joblens.stores.sqlite.ticket_book import SqliteTicketBook
+from joblens.stores.sqlite.sql import QUERIES, TICKET_QUERIES
 
 _json = msgspec.json.Encoder()
+
+
+class RunFacts:
+    """Those of one batch, turned into bytes before the write lock is taken. `runs_of_jobs`: further runs
+    whose ids in the store are asked for."""
+
+    def __init__(
+        self, writes: Sequence[WorkflowCreated | RunCreated | RunNoted], runs_of_jobs: Iterable[str]
+    ) -> None:
+        self.has_facts = bool(writes)
+        self._heard_of = set(runs_of_jobs)
+        self._workflows: list[tuple[str | bytes, ...]] = []
+        self._runs: list[Run] = []
+        self._run_rows: list[tuple[str | bytes, ...]] = []
+        self._events: list[tuple[str, str, int, str, bytes]] = []
+        for write in writes:
+            if isinstance(write, WorkflowCreated):
+                self._workflows.append(workflow_row(write.workflow))
+            elif isinstance(write, RunCreated):
+                self._heard_of.add(write.run.uuid)
+                self._runs.append(write.run)
+                self._run_rows.append(run_row(write.run))
+            else:
+                self._heard_of.add(write.event.run_uuid)
+                self._events.append(event_row(write.event))
+
+    def write(self, connection: apsw.Connection) -> dict[str, int]:
+        """The ids that the store has for all runs of the batch, by their UUID."""
+        if not self._heard_of and not self._workflows:
+            return {}
+        connection.executemany(QUERIES["insert_workflow"], self._workflows)
+        self._join_known_workflows(connection)
+        ids = self._ids(connection)
+        missing = [(uuid,) for uuid in self._heard_of if uuid not in ids]
+        if missing:
+            connection.executemany(QUERIES["hear_of_run"], missing)
+            ids = self._ids(connection)
+        connection.executemany(QUERIES["describe_run"], self._run_rows)
+        connection.executemany(
+            QUERIES["insert_run_event"], [(uuid, ids[run], *rest) for uuid, run, *rest in self._events]
+        )
+        return ids
+
+    def _join_known_workflows(self, connection: apsw.Connection) -> None:
+        """Runs of a workflow that somebody else has made of the same file meanwhile are runs of that one."""
+        instead: dict[str, str] = {}
+        for uuid, name, user, source, _ in self._workflows:
+            for (known,) in connection.execute(
+                QUERIES["workflow_instead_of"], (uuid, source, name, user)
+            ).fetchall():
+                instead[str(uuid)] = str(known)
+        if instead:
+            self._run_rows = [run_row(run) for run in moved(self._runs, instead)]
+
+    def _ids(self, connection: apsw.Connection) -> dict[str, int]:
+        wanted = _json.encode(list(self._heard_of)).decode()
+        return dict(connection.execute(QUERIES["ids_of_runs"], (wanted,)))
+
+
+_MOVES_TICKETS = frozenset(
+    (
+        "insert_ticket",
+        "take_tickets",
+        "renew_leases",
+        "put_ticket_back",
+        "put_begun_ticket_back",
+        "put_lost_ticket_back",
+        "delete_tickets",
+        "release_followers",
+    )
+)
+
+
+class SqliteTicketBook:
+    """stores.ticket_book.TicketBook"""
+
+    def __init__(self, connection: apsw.Connection, apply: Callable[[Sequence[Write]], None]) -> None:
+        self._connection = connection
+        self._apply = apply
+
+    def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
+        bound = {name: _parameter(value) for name, value in values.items()}
+        with self._leaving_nothing(query):
+            return self._connection.execute(TICKET_QUERIES[query], bound).fetchall()
+
+    def ask_each(self, query: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        with self._leaving_nothing(query):
+            self._connection.executemany(TICKET_QUERIES[query], rows)
+
+    @contextmanager
+    def _leaving_nothing(self, query: str) -> Iterator[None]:
+        """Tickets hold secrets: a row that goes or moves is overwritten where it was. Not so for samples, of
+        which there are many."""
+        if query not in _MOVES_TICKETS:
+            yield
+            return
+        self._connection.execute(TICKET_QUERIES["overwrite_what_goes"]).fetchall()
+        try:
+            yield
+        finally:
+            self._connection.execute(TICKET_QUERIES["leave_what_goes"]).fetchall()
+
+    def write(self, writes: Sequence[Write]) -> None:
+        self._apply(writes)
+
+    def now_us(self) -> int:
+        """That of the one host that may use the file."""
+        return time.time_ns() // 1000
+
+
+def _parameter(value: Any) -> Any:
+    """Many values at once are read by json_each."""
+    return msgspec.json.encode(value).decode() if isinstance(value, list) else value
 
 
 class KnownJob(msgspec.Struct):
@@ -103,7 +221,7 @@ class Batch(BatchRows):
         if self.has_outcome:
             connection.execute(QUERIES["forget_cancel_requests"])
         if self._ended or self._no_longer:
-            rollup.record_changes(connection, self._ended, self._no_longer)
+            statistics.record_changes(connection, self._ended, self._no_longer)
         if self._tickets.has_facts:
             self._tickets.write(ticket_book(connection, self._level))
         if self._over:
@@ -112,8 +230,6 @@ class Batch(BatchRows):
     def _write_details(self, connection: apsw.Connection, by_number: dict[int, Details | None]) -> None:
         news = {number: details for number, details in by_number.items() if details is not None}
         if news:
-            from joblens.stores.sqlite.detail_table import write_details
-
             write_details(connection, news)
 
     def _insert(self, number: int, change: JobChange) -> None:
@@ -194,3 +310,27 @@ def _known_jobs(connection: apsw.Connection, uuids: list[str]) -> dict[str, Know
 
 def _description(job: Job) -> tuple[str | None, str, str, str]:
     return job.external_id, job.name, job.tool, job.user
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def write_details(connection: apsw.Connection, news: Mapping[int, Details]) -> None:
+    """By number of the job. Called inside a transaction."""
+    numbers = _encoder.encode(list(news)).decode()
+    known: dict[int, bytes] = dict(connection.execute(QUERIES["details_of"], (numbers,)))
+    changed = repacked(known, news)
+    grown = [(len(data) - len(known.get(number, b"")), number) for number, data in changed.items()]
+    connection.executemany(QUERIES["put_details"], changed.items())
+    connection.executemany(QUERIES["add_sample_bytes"], [each for each in grown if each[0]])
+
+
+def reserve_jobs(connection: apsw.Connection, jobs: Sequence[tuple[int, str, int]]) -> None:
+    """(number, uuid, when it began). Inside a transaction; what the jobs are is written afterwards."""
+    connection.executemany(QUERIES["reserve_job"], jobs)
+    connection.executemany(QUERIES["reserve_detail"], [(number, uuid) for number, uuid, _ in jobs])
+
+
+def reserve_workflows(connection: apsw.Connection, workflows: Sequence[Workflow]) -> None:
+    rows = [(each.number, *workflow_row(each)) for each in workflows if each.number is not None]
+    connection.executemany(QUERIES["reserve_workflow"], rows)

@@ -3,17 +3,15 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import cast
 
-from joblens.model.clusters.placing import NodeCapacity
+from joblens.model.clusters.placement import NodeCapacity
 from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck, TaggedJobs
-from joblens.model.jobs.details import Details
+from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Record, Status
-from joblens.model.jobs.provenance import Provenance
 from joblens.model.jobs.sample import Sample
 from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.writes import CancelAsked
-from joblens.ports.deliveries import Deliveries
-from joblens.ports.store import Store
+from joblens.ports.store import Deliveries, Store
 
 
 class StoreWrapper:

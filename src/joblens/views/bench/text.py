@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joblens.analysis.comparing.bench_numbers import (
+from joblens.analysis.comparing.bench import (
     COMMANDS,
     NUMBERS,
     are_of_one_machine,

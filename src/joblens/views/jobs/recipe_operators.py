@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from joblens.model.jobs.details import OperatorTable, OperatorUse, RejectReason, StepUse
-from joblens.model.recipes.event import Step
+from joblens.model.recipes.recipe import Step
 from joblens.model.values.units import format_duration
-from joblens.views.jobs.detail_look import Look, heading, pairs
+from joblens.views.jobs.labels import Look, heading, pairs
 from joblens.views.text.numbers import UNKNOWN, compact_bytes, count, counted, percent, seconds, share
 from joblens.views.text.style import Palette, clean
 from joblens.views.text.table import Column, places_beside_whole_names, render_table

@@ -7,8 +7,7 @@ from joblens.model.jobs.job import Record, Status
 from joblens.model.values.ids import short
 from joblens.model.values.units import format_duration, format_instant
 from joblens.views.jobs.labels import command_line, display_name, duration_s, name_with_attempt, started_at_us
-from joblens.views.text.charts import cpu_spark_line
-from joblens.views.text.curves import Point, last_known
+from joblens.views.text.charts import Point, cpu_spark_line, last_known
 from joblens.views.text.numbers import UNKNOWN, clock, compact_bytes, compact_rate, percent
 from joblens.views.text.style import Palette, clean
 from joblens.views.text.table import Column, render_table

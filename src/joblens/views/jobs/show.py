@@ -1,33 +1,166 @@
-"""Everything about one job, in groups, what a person should act on first."""
+"""Text of `joblens show`: everything about one job, with its allocation and provenance."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import json
 from msgspec.structs import replace
 
 from joblens.analysis.numbers.usage import total_usage
-from joblens.model.jobs.details import Details
-from joblens.model.jobs.job import Attempt, Job, Outcome, Record
-from joblens.model.jobs.provenance import Provenance
+from joblens.model.jobs.details import CodeVersion, Details, Program, Provenance
+from joblens.model.jobs.job import Attempt, FileStamp, Job, Outcome, Placement, Record
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.ids import short
 from joblens.model.values.units import KIB, format_bytes, format_duration, format_instant
-from joblens.views.jobs.cluster_account import account_notes, account_pairs
-from joblens.views.jobs.detail_look import Look
-from joblens.views.jobs.gpu_details import container_pairs
-from joblens.views.jobs.job_details import parts_known, render_part
-from joblens.views.jobs.labels import attempt_of, command_line, duration_s, name_with_attempt, started_at_us
-from joblens.views.jobs.node_parts import node_lines
-from joblens.views.jobs.placement import placement_pairs
-from joblens.views.jobs.provenance import provenance_lines
+from joblens.views.jobs.devices import container_pairs
+from joblens.views.jobs.labels import (
+    Look,
+    attempt_of,
+    command_line,
+    duration_s,
+    name_with_attempt,
+    started_at_us,
+)
+from joblens.views.jobs.resources import node_lines, parts_known, render_part, render_usage
+from joblens.views.jobs.seff import account_notes, account_pairs
 from joblens.views.jobs.summary import ending, finding_lines
-from joblens.views.jobs.usage import render_usage
-from joblens.views.text.charts import braille_chart, nice_top, nice_top_binary
-from joblens.views.text.curves import Point, points
+from joblens.views.text.charts import Point, braille_chart, nice_top, nice_top_binary, points
 from joblens.views.text.numbers import UNKNOWN, compact_bytes, counted, percent
 from joblens.views.text.style import Palette, clean, clean_lines, fit, fold, pad, wrap
 
 _LABEL = 16
+_FILES_SHOWN = 5
+_DIGEST_SHOWN = 12
+_OF_WORDS = frozenset({"machine", "limits", "versions", "seeds", "not known"})
+NOTHING = "nobody looked at what it ran in"
+
+Pair = tuple[str, str]
+
+
+def provenance_lines(
+    record: Record, provenance: Provenance | None, width: int, paint: Palette, *, is_whole: bool = False
+) -> list[str]:
+    """A section, or nothing where there is nothing to say."""
+    pairs = list(_pairs(record, provenance, is_whole=is_whole))
+    if not pairs:
+        if not is_whole:
+            return []
+        pairs = [("", NOTHING)]
+    elif not is_whole and provenance is not None:
+        pairs.append(("more", f"joblens show {short(record.job.uuid)} --provenance"))
+    lines = ["", paint.paint("Provenance", "bold")]
+    before = ""
+    for name, value in pairs:
+        label = "" if name == before else name
+        before = name
+        pieces = (wrap if name in _OF_WORDS else fold)(clean(value), max(20, width - _LABEL - 3))
+        for piece in pieces:
+            lines.append(f"  {paint.paint(pad(label, _LABEL), 'dim')} {piece}")
+            label = ""
+    return lines
+
+
+def _pairs(record: Record, provenance: Provenance | None, *, is_whole: bool) -> Iterator[Pair]:
+    job, outcome = record.job, record.outcome
+    if job.rerun_of:
+        yield "repeats", short(job.rerun_of)
+    if provenance is not None:
+        yield from _ran_in(provenance, is_whole=is_whole)
+    if job.seeds:
+        yield "seeds", ", ".join(f"{name}={value}" for name, value in job.seeds.items())
+    yield from _files("inputs", record.inputs, is_whole=is_whole)
+    yield from _files("outputs", outcome.outputs if outcome is not None else (), is_whole=is_whole)
+    if provenance is not None and is_whole:
+        yield from _everything(provenance)
+    if provenance is not None:
+        for part, why in provenance.unknown.items():
+            yield "not known", f"{part}: {why}"
+
+
+def _ran_in(provenance: Provenance, *, is_whole: bool) -> Iterator[Pair]:
+    if provenance.code is not None:
+        yield "code", _code(provenance.code, is_whole=is_whole)
+    for program in provenance.programs:
+        yield "programs", _program(program, is_whole=is_whole)
+    if "python" in provenance.versions:
+        packages = len(provenance.versions) - 2
+        yield "Python", f"{provenance.versions['python']} with {counted(max(0, packages), 'package')}"
+    hardware = provenance.hardware
+    parts = [
+        provenance.host,
+        hardware.cpu_model,
+        "" if hardware.cpus is None else counted(hardware.cpus, "CPU"),
+        "" if hardware.memory_bytes is None else format_bytes(hardware.memory_bytes),
+        *hardware.gpus,
+        provenance.system,
+    ]
+    yield "machine", ", ".join(part for part in parts if part)
+
+
+def _code(code: CodeVersion, *, is_whole: bool) -> str:
+    commit = (code.commit if is_whole else code.commit[:_DIGEST_SHOWN]) or "no commit yet"
+    branch = f" on {code.branch}" if code.branch else ""
+    changes = {True: ", with changes", False: "", None: ", changes not known"}[code.is_dirty]
+    if is_whole and code.changes_digest:
+        changes += f" {code.changes_digest}"
+    remote = f" of {code.remote}" if code.remote and is_whole else ""
+    return f"{commit}{branch}{changes}{remote}  {code.root}"
+
+
+def _program(program: Program, *, is_whole: bool) -> str:
+    size = "" if program.bytes is None else f"  {format_bytes(program.bytes)}"
+    return f"{program.path}{size}{_digest(program.sha256, is_whole=is_whole)}"
+
+
+def _files(name: str, stamps: Sequence[FileStamp], *, is_whole: bool) -> Iterator[Pair]:
+    shown = stamps if is_whole else stamps[:_FILES_SHOWN]
+    for each in shown:
+        if each.size is None:
+            yield name, f"{each.path}  {'was not there' if each.mtime_ns is None else 'a folder'}"
+        else:
+            files = "" if each.files is None else f"{counted(each.files, 'file')}, "
+            digest = _digest(each.digest or "", is_whole=is_whole)
+            yield name, f"{each.path}  {files}{format_bytes(each.size)}{digest}"
+    if len(shown) < len(stamps):
+        yield name, f"and {len(stamps) - len(shown)} more"
+
+
+def _digest(digest: str, *, is_whole: bool) -> str:
+    if not digest:
+        return ""
+    return f"  sha256 {digest}" if is_whole else f"  {digest[:_DIGEST_SHOWN]}"
+
+
+def _everything(provenance: Provenance) -> Iterator[Pair]:
+    yield "kernel", provenance.kernel
+    if provenance.hardware.architecture:
+        yield "architecture", provenance.hardware.architecture
+    yield "limits", ", ".join(f"{name} {value}" for name, value in provenance.limits.items())
+    for name, value in sorted(provenance.environment.items()):
+        yield "environment", f"{name}={value}"
+    yield "versions", ", ".join(f"{name} {version}" for name, version in provenance.versions.items())
+
+
+_ENGINES = {"ray": "Ray", "slurm": "Slurm"}
+
+
+def placement_pairs(placement: Placement | None) -> list[tuple[str, str]]:
+    if placement is None:
+        return []
+    engine = _ENGINES.get(placement.engine, placement.engine)
+    kind = "allocation" if placement.is_allocation else "job" if placement.engine == "slurm" else "task"
+    asked = " ".join(f"{name}={value}" if value else name for name, value in placement.asked.items())
+    whose = (engine, kind, placement.job_id) if placement.job_id else (engine,)
+    return [
+        ("placed by", clean(" ".join(whose))),
+        ("cluster", clean(placement.cluster)),
+        ("nodes", clean(", ".join(placement.nodes))),
+        ("node id", clean(placement.node_id)),
+        ("partition", clean(placement.partition)),
+        ("account", clean(placement.account)),
+        ("asked for", clean(asked)),
+    ]
+
+
 _CHART_LINES = 4
 _CHART_WIDTH = 100
 _STDERR_LINES = 12
@@ -70,20 +203,20 @@ def render_show(  # noqa: PLR0913 - one part of the page each
         lines += render_part("operators", look)
     lines += _more(record, parts_known(details, samples), width, paint)
     lines += _charts(samples, width, paint)
-    lines += [*_section("Job", paint), *_pairs(_job_pairs(record, raised), paint)]
+    lines += [*_section("Job", paint), *_show_pairs(_job_pairs(record, raised), paint)]
     lines += _environment(record.job, width, paint)
     if record.attempt is not None:
         pairs = _wrapped(_attempt_pairs(record, record.attempt), width)
-        lines += [*_section("Ran on", paint), *_pairs(pairs, paint)]
+        lines += [*_section("Ran on", paint), *_show_pairs(pairs, paint)]
     lines += provenance_lines(record, provenance, width, paint)
     if details.cluster is not None:
-        lines += [*_section("Slurm says", paint), *_pairs(account_pairs(details.cluster, record), paint)]
+        lines += [*_section("Slurm says", paint), *_show_pairs(account_pairs(details.cluster, record), paint)]
         for note in account_notes(details.cluster, record):
             lines += [paint.paint(line, "dim") for line in wrap(note, width, "  ")]
     if details.container is not None:
-        lines += [*_section("Container", paint), *_pairs(container_pairs(details.container), paint)]
+        lines += [*_section("Container", paint), *_show_pairs(container_pairs(details.container), paint)]
     if outcome is not None:
-        lines += [*_section("Output", paint), *_pairs(_output_pairs(record.attempt, outcome), paint)]
+        lines += [*_section("Output", paint), *_show_pairs(_output_pairs(record.attempt, outcome), paint)]
         lines += _stderr(outcome, width, paint)
     return lines
 
@@ -161,7 +294,7 @@ def _section(title: str, paint: Palette) -> list[str]:
     return ["", paint.paint(title, "bold")]
 
 
-def _pairs(pairs: Pairs, paint: Palette) -> list[str]:
+def _show_pairs(pairs: Pairs, paint: Palette) -> list[str]:
     return [
         f"  {paint.paint(pad(name, _LABEL), 'dim')} {value}"
         for name, value in pairs

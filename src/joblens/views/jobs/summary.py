@@ -1,8 +1,7 @@
 """What a person reads when a job has ended: how, what it used, what to change."""
 
 from joblens.model.clusters.slurm import CANCELLED_REASON, WALLTIME_REASON
-from joblens.model.jobs.finding import Finding
-from joblens.model.jobs.job import Outcome, Record, Status, Usage
+from joblens.model.jobs.job import Finding, Outcome, Record, Status, Usage
 from joblens.model.values.ids import short
 from joblens.model.values.units import MIB, format_bytes, format_duration
 from joblens.views.text.numbers import UNKNOWN, grams, joules, mark_number, percent, seconds

@@ -1,10 +1,10 @@
-"""Charts of jobs: one by itself, CPU or memory of all, and peaks against means."""
+"""Charts of jobs: one by itself with device panels, CPU or memory of all, peaks against means."""
 
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, structs
 
-from joblens.analysis.charts.plot_series import (
+from joblens.analysis.charts.series import (
     Extremes,
     JobSeries,
     PlotSource,
@@ -12,15 +12,144 @@ from joblens.analysis.charts.plot_series import (
     points_for_each,
     thinned,
 )
-from joblens.model.values.units import format_bytes, format_duration, format_instant
-from joblens.views.plots import colors
-from joblens.views.plots.chart import DASHES, Axis, BarGroup, BarPanel, Chart, Line, LinePanel, shortened
-from joblens.views.plots.curve_lines import line_of, rate_line_of, reach
-from joblens.views.plots.device_panels import device_panels
-from joblens.views.plots.scales import Scale, memory_scale, time_scale
+from joblens.model.values.units import KIB, format_bytes, format_duration, format_instant
+from joblens.views.plots import chart
+from joblens.views.plots.chart import (
+    DASHES,
+    Axis,
+    BarGroup,
+    BarPanel,
+    Chart,
+    Line,
+    LinePanel,
+    Scale,
+    memory_scale,
+    round_axis,
+    shortened,
+    time_scale,
+)
 from joblens.views.text.numbers import counted, percent
 
-MOST_CURVES = len(colors.CURVES) * len(DASHES)  # no two look the same; the rest is drawn in grey
+_AS_GOOD_AS_THE_START = 0.34  # of the first interval
+
+
+def reach(
+    lines: Sequence[Line], axis: int, room: float, least_step: float = 0.0
+) -> tuple[float, float] | tuple[None, None]:
+    """Where an axis ends. One with a line that comes when it is asked for has to grow with it."""
+    own = [line for line in lines if line.axis == axis]
+    known = [y for line in own for y in line.y if y is not None]
+    if not known or not all(line.is_shown for line in own):
+        return None, None
+    return round_axis(max(known), room, least_step)
+
+
+def line_of(
+    name: str,
+    x: Sequence[float],
+    y: Sequence[float | None],
+    color: str,
+    *,
+    axis: int = 0,
+    decimals: int = 1,
+    unit: str = "",
+) -> Line:
+    """Without the points that have no number: two neighbours that have one are joined."""
+    known = [(at, round(value, 4)) for at, value in zip(x, y, strict=True) if value is not None]
+    return Line(
+        name=name,
+        x=[at for at, _ in known],
+        y=[value for _, value in known],
+        color=color,
+        axis=axis,
+        decimals=decimals,
+        unit=unit,
+    )
+
+
+def rate_line_of(
+    name: str,
+    x: Sequence[float],
+    y: Sequence[float | None],
+    color: str,
+    *,
+    decimals: int = 1,
+    unit: str = "",
+    start: float = 0.0,
+) -> Line:
+    """Each number holds for the time since the point before, so the first one begins there too: at the
+    job's start where its first sample is as good as that."""
+    line = line_of(name, x, y, color, decimals=decimals, unit=unit)
+    first = next((place for place, value in enumerate(y) if value is not None), 0)
+    if first:
+        begin = x[first - 1]
+        if begin - start <= (x[first] - begin) * _AS_GOOD_AS_THE_START:
+            begin = start
+        line = structs.replace(line, x=[begin, *line.x], y=[line.y[0], *line.y])
+    return structs.replace(line, is_rate=True)
+
+
+_HEIGHT = 190
+
+
+def device_panels(series: JobSeries, x: Sequence[float]) -> list[LinePanel]:
+    panels = [_gpu(series, x), _network(series, x), _power(series, x)]
+    return [panel for panel in panels if panel is not None]
+
+
+def _gpu(series: JobSeries, x: Sequence[float]) -> LinePanel | None:
+    if not series.gpu_percent and not series.gpu_memory_bytes:
+        return None
+    memory = memory_scale(max((size for size in series.gpu_memory_bytes if size is not None), default=None))
+    lines = []
+    if series.gpu_percent:
+        lines.append(rate_line_of("GPU", x, series.gpu_percent, chart.GPU, unit="%"))
+    if series.gpu_memory_bytes:
+        sizes = memory.all_of(series.gpu_memory_bytes)
+        lines.append(line_of("GPU memory", x, sizes, chart.GPU_MEMORY, axis=1, decimals=3, unit=memory.unit))
+    axes = (
+        Axis("GPU (%; 100 is one)", chart.GPU, False, *reach(lines, 0, 0.05)),
+        Axis(f"GPU memory ({memory.unit})", chart.GPU_MEMORY, False, *reach(lines, 1, 0.2)),
+    )
+    return LinePanel(lines=tuple(lines), axes=axes, height=_HEIGHT)
+
+
+def _network(series: JobSeries, x: Sequence[float]) -> LinePanel | None:
+    ways = [
+        # over the loopback the two are the same
+        ("Received", series.network_rx_per_s, chart.RECEIVED, 3.0, "solid"),
+        ("Sent", series.network_tx_per_s, chart.SENT, 1.6, "dash"),
+    ]
+    most = max((rate for _, curve, *_ in ways for rate in curve if rate is not None), default=0.0)
+    scale = Scale("KiB/s", KIB) if most < 1024**2 else memory_scale(max(most, 0.0))
+    unit = scale.unit if scale.unit.endswith("/s") else f"{scale.unit}/s"
+    lines = []
+    for name, curve, color, width, dash in ways:
+        if curve:
+            line = rate_line_of(name, x, scale.all_of(curve), color, decimals=2, unit=unit)
+            lines.append(structs.replace(line, width=width, dash=dash))
+    return _panel(lines, f"Network ({unit})")
+
+
+def _power(series: JobSeries, x: Sequence[float]) -> LinePanel | None:
+    lines = []
+    if series.power_watts:
+        name = "Processors and memory, the job's share"
+        lines.append(rate_line_of(name, x, series.power_watts, chart.POWER, unit="W"))
+    if series.gpu_power_watts:
+        lines.append(line_of("Its GPUs", x, series.gpu_power_watts, chart.GPU_POWER, unit="W"))
+    return _panel(lines, "Power (W)")
+
+
+def _panel(lines: Sequence[Line], title: str) -> LinePanel | None:
+    if not lines:
+        return None
+    return LinePanel(
+        lines=tuple(lines), axes=(Axis(title, "", False, *reach(lines, 0, 0.1)),), height=_HEIGHT
+    )
+
+
+MOST_CURVES = len(chart.CURVES) * len(DASHES)  # no two look the same; the rest is drawn in grey
 MOST_BARS = 100
 _LONGEST_NAME = 44
 # the more gaps, the thinner and the higher up: a curve under an equal one looks out at its sides
@@ -35,25 +164,25 @@ def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
     x = clock.times(drawn.at_us, series.begin_us)
     memory = memory_scale(_known_max(drawn.memory_bytes))
     lines = [
-        rate_line_of("CPU", x, drawn.cpu_percent, colors.CPU, unit="%"),
+        rate_line_of("CPU", x, drawn.cpu_percent, chart.CPU, unit="%"),
         line_of(
             drawn.memory_label,
             x,
             memory.all_of(drawn.memory_bytes),
-            colors.MEMORY,
+            chart.MEMORY,
             axis=1,
             decimals=3,
             unit=memory.unit,
         ),
         Line(
-            name="Processes", x=x, y=drawn.processes, color=colors.PROCESSES, axis=2, is_step=True, decimals=0
+            name="Processes", x=x, y=drawn.processes, color=chart.PROCESSES, axis=2, is_step=True, decimals=0
         ),
     ]
     lines += _asked_lines(series, [0.0, clock.of(series.end_us - series.begin_us)], memory)
     axes = (
-        Axis("CPU (%; 100 is one core)", colors.CPU, False, *reach(lines, 0, 0.05)),
-        Axis(f"{drawn.memory_label} ({memory.unit})", colors.MEMORY, False, *reach(lines, 1, 0.3)),
-        Axis("Processes", colors.PROCESSES, True, *reach(lines, 2, 0.6, least_step=1.0)),
+        Axis("CPU (%; 100 is one core)", chart.CPU, False, *reach(lines, 0, 0.05)),
+        Axis(f"{drawn.memory_label} ({memory.unit})", chart.MEMORY, False, *reach(lines, 1, 0.3)),
+        Axis("Processes", chart.PROCESSES, True, *reach(lines, 2, 0.6, least_step=1.0)),
     )
     return Chart(
         stem=stem,
@@ -76,11 +205,11 @@ def _asked_lines(series: JobSeries, ends: list[float], memory: Scale) -> list[Li
     if asked.cpus is not None:
         name = f"CPUs asked for ({asked.cpus:g})"
         near = 100 * asked.cpus <= 4 * (top.cpu_peak_percent or 0.0)
-        lines.append(_asked(name, ends, 100 * asked.cpus, colors.CPU, 0, is_shown=near))
+        lines.append(_asked(name, ends, 100 * asked.cpus, chart.CPU, 0, is_shown=near))
     if asked.memory_bytes is not None:
         name = f"Memory asked for ({format_bytes(asked.memory_bytes)})"
         near = asked.memory_bytes <= 4 * (top.memory_peak_bytes or 0.0)
-        lines.append(_asked(name, ends, memory.of(asked.memory_bytes), colors.MEMORY, 1, is_shown=near))
+        lines.append(_asked(name, ends, memory.of(asked.memory_bytes), chart.MEMORY, 1, is_shown=near))
     return lines
 
 
@@ -141,7 +270,7 @@ def cpu_chart(sources: Sequence[PlotSource]) -> Chart:
     host = any(value is not None for source in sources for value in source.host.cpu_percent)
     axes = [Axis("CPU (%; 100 is one core)")]
     if host:
-        axes.append(Axis("Whole machine (%; 100 is all cores)", colors.GREY, most=100.0))
+        axes.append(Axis("Whole machine (%; 100 is all cores)", chart.GREY, most=100.0))
     return _overview(sources, _CPU, Scale("%", 1.0), axes)
 
 
@@ -176,7 +305,7 @@ def _overview(sources: Sequence[PlotSource], subject: _Subject, scale: Scale, ax
             rest_y += [None, *line.y]
     if rest_x:
         others = f"{len(jobs) - MOST_CURVES:,} other jobs"
-        rest = Line(name=others, x=rest_x, y=rest_y, color=colors.PALE, width=0.8, unit=scale.unit)
+        rest = Line(name=others, x=rest_x, y=rest_y, color=chart.PALE, width=0.8, unit=scale.unit)
         lines.insert(0, structs.replace(rest, is_rate=subject is _CPU))
     lines += _host_lines(sources, zeros, clock, scale, subject)
     return Chart(
@@ -204,7 +333,7 @@ def _of_source(source: PlotSource, sources: Sequence[PlotSource]) -> str:
 def _pen(place: int) -> tuple[str, str]:
     """Neighbours have neither colour nor dash in common, so that equal curves are seen through each other.
     The numbers of colours and dashes have no factor in common: every pair comes once."""
-    return colors.CURVES[place % len(colors.CURVES)], DASHES[place % len(DASHES)]
+    return chart.CURVES[place % len(chart.CURVES)], DASHES[place % len(DASHES)]
 
 
 def _host_lines(
@@ -220,7 +349,7 @@ def _host_lines(
             "whole machine" + (_of_source(source, sources) or _at_that_time(source, sources)),
             clock.times(source.host.at_us, zero),
             scale.all_of(values),
-            colors.GREY,
+            chart.GREY,
             axis=1 if is_cpu else 0,
             decimals=1,
             unit=scale.unit,
@@ -300,11 +429,11 @@ def _bars(
     asked: list[float | None],
 ) -> BarPanel:
     groups = (
-        BarGroup("Peak", tuple(peaks), colors.PEAK),
-        BarGroup("Average", tuple(means), colors.MEAN),
+        BarGroup("Peak", tuple(peaks), chart.PEAK),
+        BarGroup("Average", tuple(means), chart.MEAN),
     )
     has_asked = any(value is not None for value in asked)
-    marks = BarGroup("Asked for", tuple(asked), colors.BLACK) if has_asked else None
+    marks = BarGroup("Asked for", tuple(asked), chart.BLACK) if has_asked else None
     return BarPanel(names=names, groups=groups, axis=Axis(title), marks=marks)
 
 

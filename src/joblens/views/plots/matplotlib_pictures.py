@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from joblens.model.errors import MissingExtra, how_to_install
-from joblens.views.plots import colors
+from joblens.views.plots import chart as colors
 from joblens.views.plots.chart import DASHES, BarPanel, Chart, Line, LinePanel, SpanPanel
 
 _DPI = 110

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from joblens.model.recipes.operator_info import OperatorInfo, ParameterInfo
+from joblens.model.recipes.recipe import OperatorInfo, ParameterInfo
 from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap
 
 _KINDS = {

@@ -1,13 +1,15 @@
-"""The jobs of a run with how each one stands and what it used."""
+"""Results of a run: table of jobs, summary, and the final message."""
 
 import math
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 
-from joblens.analysis.runs.table import ResultRow
-from joblens.model.runs.run import JobState
-from joblens.model.values.units import UNITS_NOTE, format_duration, in_gb
+from joblens.analysis.runs.status import FailedAction, FailedJob, RunEnding, run_label
+from joblens.analysis.runs.table import ResultRow, RunSummary
+from joblens.model.runs.run import JobState, RunStatus
+from joblens.model.values.units import UNITS_NOTE, format_bytes, format_duration, format_instant, in_gb
 from joblens.views.text.numbers import UNKNOWN, mark_bound
-from joblens.views.text.style import Palette, clean, visible_width, wrap
+from joblens.views.text.style import PLAIN, Palette, clean, pad, visible_width, wrap
 from joblens.views.text.table import Column, render_table
 
 STATE_COLOURS = {
@@ -131,3 +133,123 @@ def _gigabytes(count: int | None) -> str:
     if not size:
         return UNKNOWN if size is None else "0"
     return f"{size:.2f}" if size >= 1 else f"{size:.{2 - math.floor(math.log10(size))}f}"
+
+
+_STYLES = {RunStatus.COMPLETED: "green", RunStatus.FAILED: "red", RunStatus.STOPPED: "yellow"}
+
+
+def render_ending(ending: RunEnding, *, width: int, paint: Palette = PLAIN) -> list[str]:
+    status = paint.paint(str(ending.status), _STYLES.get(ending.status, "bold"))
+    counts = ", ".join(f"{count:,} {state.label}" for state, count in ending.counts.items())
+    took = format_duration(ending.wall_s)
+    lines = [f"Run {ending.label} of {clean(ending.name)} {status} in {took}: {counts}"]
+    for alike in _alike(ending.failures):
+        lines += _failure(alike, width)
+    if ending.more_failures:
+        lines.append(f"  … and {ending.more_failures:,} more")
+    lines += render_actions(ending.actions, width=width)
+    lines += render_failed_datasets(ending.datasets, width=width)
+    return [*lines, *_hints(ending)]
+
+
+def render_actions(actions: Iterable[FailedAction], *, width: int) -> list[str]:
+    """Commands beside the jobs that failed, each with where it printed."""
+    lines = []
+    for action in actions:
+        command = f": {clean(action.command)}" if action.command else ""
+        text = f"{clean(action.name)} failed ({clean(action.why)}){command}"
+        first, *rest = wrap(text, max(40, width), "    ")
+        lines += [first[2:], *rest]
+        if action.logs_dir:
+            lines.append(f"    {clean(action.logs_dir)}")
+    return lines
+
+
+def render_failed_datasets(datasets: Iterable[tuple[str, str]], *, width: int) -> list[str]:
+    """`datasets`: the name of each, and why it could not be finalized."""
+    lines = []
+    for name, error in datasets:
+        text = f"dataset {clean(name)} could not be finalized: {clean(error)}"
+        first, *rest = wrap(text, max(40, width), "    ")
+        lines += [first[2:], *rest]
+    return lines
+
+
+def _alike(failures: Iterable[FailedJob]) -> list[list[FailedJob]]:
+    """Jobs that never began, and all for the same reason, are told of together."""
+    found: dict[tuple[object, ...], list[FailedJob]] = {}
+    for place, one in enumerate(failures):
+        is_alone = bool(one.logs_dir) or not one.why
+        found.setdefault((one.state, one.why, place if is_alone else -1), []).append(one)
+    return list(found.values())
+
+
+def _failure(alike: list[FailedJob], width: int) -> list[str]:
+    failure = alike[0]
+    why = f": {clean(failure.why)}" if failure.why else ""
+    names = ", ".join(clean(one.name) for one in alike)
+    first, *rest = wrap(f"{names} {failure.state.label}{why}", max(40, width), "    ")
+    lines = [first[2:], *rest]  # whole: a pipe has no width, and the end of a reason may be what to do
+    if failure.logs_dir:
+        command = "" if failure.number is None else f"joblens logs {failure.number} · "
+        lines.append(f"    {command}{clean(failure.logs_dir)}")
+    return lines
+
+
+def _hints(ending: RunEnding) -> list[str]:
+    label = ending.label
+    hints = [f"joblens results {label}", f"joblens check {label}"]
+    has_only_datasets = bool(ending.datasets) and not ending.failures  # a rerun would do nothing for them
+    if ending.status is RunStatus.STOPPED or has_only_datasets:
+        hints.insert(0, f"joblens resume {label}")
+    elif ending.status is RunStatus.FAILED and ending.has_too_small:
+        hints.insert(0, f"joblens recover {label}")
+    elif ending.status is RunStatus.FAILED:
+        hints.insert(0, f"joblens rerun {label} --failed")
+    return [*_steps_to_grow(ending), "  " + " · ".join(hints)]
+
+
+def _has_to_grow(ending: RunEnding) -> bool:
+    """A rerun takes the file as it was: what ran out of memory or time would do so again."""
+    return ending.status is RunStatus.FAILED and ending.has_too_small and bool(ending.file)
+
+
+def _steps_to_grow(ending: RunEnding) -> list[str]:
+    if not _has_to_grow(ending):
+        return []
+    file = shlex.quote(clean(ending.file))
+    return [f"  joblens rightsize {ending.label} --write, then joblens run {file} --rerun-changed"]
+
+
+_LABEL = 12
+_FAILED_SHOWN = 10
+
+
+def render_summary(found: RunSummary) -> list[str]:
+    run = found.run
+    counts = ", ".join(f"{count:,} {state.label}" for state, count in found.counts.items())
+    pairs = [
+        ("workflow", f"{run.workflow_number}  {clean(found.workflow.name)}"),
+        ("run", f"{run_label(run)}  {run.status.value}"),
+        ("started", "" if run.started_at_us is None else format_instant(run.started_at_us)),
+        ("ended", "" if run.ended_at_us is None else format_instant(run.ended_at_us)),
+        ("took", "" if found.wall_s is None else format_duration(found.wall_s)),
+        ("jobs", f"{sum(found.counts.values()):,}: {counts}"),
+        ("attempts", f"{found.attempts:,}, {format_duration(found.jobs_s)} together"),
+        ("CPU time", "" if found.cpu_s is None else format_duration(found.cpu_s)),
+    ]
+    if found.longest is not None:
+        pairs.append(("longest", f"{clean(found.longest.name)}, {format_duration(found.longest.duration_s)}"))
+    if found.largest is not None:
+        peak = format_bytes(found.largest.peak_memory_bytes)
+        pairs.append(("largest", f"{clean(found.largest.name)}, {peak} of memory"))
+    pairs += [
+        (row.state.label, f"{clean(row.name)}{f': {clean(row.why)}' if row.why else ''}")
+        for row in found.failed[:_FAILED_SHOWN]
+    ]
+    lines = [f"{pad(name, _LABEL)} {value}" for name, value in pairs if value]
+    if len(found.failed) > _FAILED_SHOWN:
+        lines.append(
+            f"… and {len(found.failed) - _FAILED_SHOWN:,} more: joblens results {run_label(run)} --failed"
+        )
+    return lines

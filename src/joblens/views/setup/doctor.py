@@ -3,7 +3,7 @@ others that need it name the first. Commands in a fix are printed whole, so that
 
 from collections.abc import Iterable, Sequence
 
-from joblens.model.jobs.capability import Capability, Way
+from joblens.model.jobs.probe_choice import Capability, Way
 from joblens.views.text.style import Palette, clean, pad, wrap
 
 _NAME = 26

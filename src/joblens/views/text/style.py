@@ -1,12 +1,11 @@
-"""Colour and width: what a terminal needs beyond plain text. Nothing here prints."""
+"""Output style: terminal colour and width, and the head of HTML pages."""
 
 import re
 import unicodedata
 
 from msgspec import Struct
 
-from joblens.model.jobs.finding import Severity
-from joblens.model.jobs.job import Status
+from joblens.model.jobs.job import Severity, Status
 
 _CODES = {
     "bold": "1",
@@ -150,3 +149,13 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
         else:
             line = candidate
     return [*lines, indent + line] if line else lines
+
+
+PAGE_HEAD = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="joblens">
+<title>{title}</title>
+"""

@@ -4,8 +4,7 @@ import subprocess
 
 import pytest
 
-from joblens.agent.attempts.commands import command_line, plain_words
-from joblens.agent.attempts.preparation import safe_name, streams_of
+from joblens.agent.attempts.preparation import command_line, plain_words, safe_name, streams_of
 from joblens.model.runs.plan import PlannedJob
 from joblens.model.runs.workflow_spec import Stdio, StdioMode
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.cgroups import leaf_group
-from joblens.agent.cgroups.leaf_group import (
+from joblens.agent.cgroups import placement
+from joblens.agent.cgroups.placement import (
     LEAF,
     divide,
     enable_controllers,
@@ -83,7 +83,7 @@ def _set(directory: Path, *pids: str) -> None:
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
     fake = FakeKernel(tmp_path / "group", 11, 12)
-    monkeypatch.setattr(leaf_group, "_write", fake.write)
+    monkeypatch.setattr(placement, "_write", fake.write)
     return fake
 
 

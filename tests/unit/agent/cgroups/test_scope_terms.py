@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.cgroups.scope_terms import ScopeTerms, scope_terms, user_name
+from joblens.agent.cgroups.systemd_scope import ScopeTerms, scope_terms, user_name
 from joblens.probes.cgroup.layout import CgroupLayout, parse_layout
 
 ALICE = 1000

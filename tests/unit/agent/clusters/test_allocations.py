@@ -1,7 +1,7 @@
 """Which places a run has for which of its jobs."""
 
 from joblens.agent.clusters.allocations import RunPlaces
-from joblens.model.clusters.placing import Placed
+from joblens.model.clusters.placement import Placed
 from joblens.model.jobs.job import Placement
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from joblens.agent.clusters.calling import CallingByLabel, Ringing, RunCalling, Tickets
-from joblens.model.clusters.placing import PlacementRequest
+from joblens.agent.clusters.notification import CallingByLabel, Ringing, RunCalling, Tickets
+from joblens.model.clusters.placement import PlacementRequest
 from joblens.model.jobs.job import Requirements, Status
 from joblens.model.values.labels import route_of
 from tests.conftest import wait_until

@@ -1,7 +1,7 @@
 """Places that ended before anything began in them."""
 
-from joblens.agent.clusters.failed_allocations import AllocationRetryLimit
-from joblens.model.clusters.placing import AllocationEvent, PlaceState
+from joblens.agent.clusters.allocations import AllocationRetryLimit
+from joblens.model.clusters.placement import AllocationEvent, PlaceState
 
 
 def gone(job_id: str, *, word: str = "FAILED", is_by_others: bool = False) -> AllocationEvent:

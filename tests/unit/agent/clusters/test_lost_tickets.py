@@ -2,9 +2,8 @@
 
 from collections.abc import Collection
 
-from joblens.agent.clusters.lost_tickets import PLACE, RunLostTickets
-from joblens.agent.queue.lost_workers import Journals
-from joblens.agent.queue.store_watch import StoreWatch
+from joblens.agent.queue.lost_workers import PLACE, Journals, RunLostTickets
+from joblens.agent.queue.store_client import StoreWatch
 from joblens.model.delivery import Holding, WorkerInfo
 from joblens.model.jobs.job import Status
 from joblens.probes.host.machine_load import read_host

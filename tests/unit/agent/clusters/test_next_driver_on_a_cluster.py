@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from joblens.agent.clusters.lost_tickets import PLACE
 from joblens.agent.clusters.placement import ClusterSide
 from joblens.agent.clusters.tickets import QueueSide, RunTickets
-from joblens.agent.queue.lost_workers import Journals
+from joblens.agent.queue.lost_workers import PLACE, Journals
 from joblens.agent.runtime.loop import Loop
-from joblens.model.clusters.placing import AllocationEvent, Placed, PlaceState
+from joblens.model.clusters.placement import AllocationEvent, Placed, PlaceState
 from joblens.model.delivery import Order, RetryLost, Ticket, WorkerInfo
 from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Placement, Record, Requirements, Status
 from joblens.model.runs.plan import PlannedJob
 from joblens.model.writes import JobQueued, JobStarted, TicketMade
-from joblens.plan.slurm.answers import ending_of
 from joblens.probes.host.machine_load import read_host
+from joblens.runners.slurm.allocations import ending_of
 from joblens.stores.sqlite import SqliteStore
 
 QUEUE = "@slurm.run"

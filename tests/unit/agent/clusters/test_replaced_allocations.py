@@ -1,7 +1,7 @@
 """When an allocation that ended is replaced."""
 
-from joblens.agent.clusters.replaced_allocations import ReplacedAllocations, Replacement
-from joblens.model.clusters.placing import AllocationEvent, Placed, PlaceState
+from joblens.agent.clusters.allocations import ReplacedAllocations, Replacement
+from joblens.model.clusters.placement import AllocationEvent, Placed, PlaceState
 from joblens.model.jobs.job import Placement
 
 Q = "@slurm.run"

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from joblens.agent.containers.order import (
+from joblens.agent.containers.protocol import (
     ENV_PREFIX,
     ContainerOrder,
     as_variables,

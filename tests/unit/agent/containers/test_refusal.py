@@ -2,7 +2,7 @@
 
 import pytest
 
-from joblens.agent.containers.refusal import NOT_EXECUTABLE, NOT_FOUND, REFUSED, code_for, why_refused
+from joblens.agent.containers.container import NOT_EXECUTABLE, NOT_FOUND, REFUSED, code_for, why_refused
 
 _RUNC = "OCI runtime create failed: container_linux.go:380: starting container process caused: "
 

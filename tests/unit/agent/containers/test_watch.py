@@ -5,10 +5,9 @@ import time
 
 import pytest
 
-from joblens.agent.containers.readers import Found
-from joblens.agent.containers.watch import ContainerWatch
+from joblens.agent.containers.watch import ContainerWatch, Found
 from joblens.analysis.formats.container import container_stats
-from joblens.analysis.numbers.profile_choice import METRICS
+from joblens.analysis.numbers.profile import METRICS
 from joblens.app.in_process.profiler import profile_of
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.sample import Sample

@@ -1,6 +1,6 @@
 import threading
 
-from joblens.agent.doctor.gpu import gpu_capabilities
+from joblens.agent.doctor.instruments import gpu_capabilities
 from joblens.model.jobs.details import GpuFacts
 
 H200 = GpuFacts(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from joblens.agent.doctor.group_advice import Caller, group_advice, io_advice, read_caller
+from joblens.agent.doctor.accounting import Caller, group_advice, io_advice, read_caller
 from joblens.probes.cgroup.layout import parse_layout
 
 LOGIN = "/user.slice/user-1000.slice/session-3.scope"

@@ -1,4 +1,4 @@
-from joblens.agent.doctor.slurm import slurm_group_capability
+from joblens.agent.doctor.accounting import slurm_group_capability
 from joblens.probes.cgroup.layout import parse_layout
 
 MOUNT = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"

@@ -2,7 +2,7 @@ import sys
 import threading
 from itertools import count
 
-from joblens.agent.in_process.instruments import WindowInstruments
+from joblens.agent.in_process.window import WindowInstruments
 from joblens.agent.instruments.table import InstrumentSet
 from joblens.model.jobs.details import Details, ThreadTable
 from joblens.model.writes import DetailsTaken

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from joblens.agent.instruments.details import DetailTaker
 from joblens.agent.instruments.endpoints import EndpointProbe
 from joblens.agent.instruments.memory import MemoryDetails, MemoryDriver
-from joblens.agent.instruments.table import Instruments, Watched
+from joblens.agent.instruments.table import DetailTaker, Instruments, Watched
 from joblens.agent.instruments.threads import ThreadsFromTheStart
 from joblens.agent.runtime.driver_thread import DriverThread
 from joblens.model.jobs.job import Job

@@ -1,4 +1,4 @@
-from joblens.agent.instruments.earlier_endpoints import EndpointsGoOn
+from joblens.agent.instruments.endpoints import EndpointsGoOn
 from joblens.model.jobs.details import Details, Endpoint, EndpointTable
 
 

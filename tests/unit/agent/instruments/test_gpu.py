@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from joblens.agent.instruments import gpu as instrument_gpu
-from joblens.agent.instruments.gpu import open_gpu_facts, open_probe
-from joblens.agent.instruments.gpu_probes import GpuFactsProbe, GpuProbe
+from joblens.agent.instruments.gpu import GpuFactsProbe, GpuProbe, open_gpu_facts, open_probe
 from joblens.agent.instruments.table import Instruments, Watched
 from joblens.agent.runtime.driver_thread import DriverThread
 from joblens.model.jobs.details import Details

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from joblens.agent.instruments import table as registry
-from joblens.agent.instruments.details import DetailTaker
-from joblens.agent.instruments.table import Instruments, Watched
+from joblens.agent.instruments.table import DetailTaker, Instruments, Watched
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import ContainerJob, Job
 from joblens.model.writes import DetailsTaken

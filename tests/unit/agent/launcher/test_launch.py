@@ -11,7 +11,7 @@ import pytest
 
 from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan, exit_usage_of, start_error
 from joblens.model.errors import CommandNotExecutable, CommandNotFound, LauncherLost, LaunchError
-from joblens.model.jobs.exit_usage import ExitUsage
+from joblens.model.jobs.job import ExitUsage
 
 QUIET = ("/dev/null", "/dev/null", "/dev/null")
 

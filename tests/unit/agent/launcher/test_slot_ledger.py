@@ -17,7 +17,7 @@ from joblens.agent.launcher.launcher import NOTE_BYTES
 from joblens.agent.launcher.slot_ledger import LedgerJob, SentJob, SlotLedger, jobs_begun, ledgers, read_again
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.recovery.orphans import Recovery
-from joblens.agent.runtime.owners import this_process
+from joblens.agent.runtime.ownership import this_process
 from joblens.agent.slots import after_kill as left_slots
 from joblens.agent.slots.after_kill import end_unknown, left_ledgers, read_left, remove_settled, unrecorded
 from joblens.agent.slots.marks import SlotMark, write_mark
@@ -27,7 +27,7 @@ from joblens.model.jobs.job import Attempt, Job, Record, Status
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobEnded, JobQueued, JobStarted
 from joblens.probes.host.machine_load import read_host
-from joblens.probes.proc.proc_files import process_start_ticks
+from joblens.probes.proc.kernel_files import process_start_ticks
 
 HOST = read_host()
 GONE = structs.replace(this_process(HOST), start_ticks=1)  # another process had that number

@@ -2,9 +2,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from joblens.agent.instruments.other_probes import OtherProbes
+from joblens.agent.instruments.table import OtherProbes
 from joblens.agent.measuring.meter import COUNTERS, JobMeter
-from joblens.model.jobs.exit_usage import NOTHING_REAPED, ExitUsage
+from joblens.model.jobs.job import NOTHING_REAPED, ExitUsage
 from joblens.model.jobs.sample import DeviceIo, GpuReading, Sample
 from tests.unit.agent.fake_clock import FakeClock
 

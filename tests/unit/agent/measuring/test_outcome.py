@@ -5,8 +5,7 @@ from msgspec.structs import replace
 
 from joblens.agent.measuring.outcome import Ending, Origins, Printed, measured_outcome, verdict
 from joblens.engine.life.job_life import EndCause
-from joblens.model.jobs.exit_usage import NOTHING_REAPED
-from joblens.model.jobs.job import USAGE_NUMBERS, Attempt, Job, Owner, Record, Status, Usage
+from joblens.model.jobs.job import NOTHING_REAPED, USAGE_NUMBERS, Attempt, Job, Owner, Record, Status, Usage
 from joblens.model.jobs.sample import Sample
 
 

@@ -1,4 +1,4 @@
-from joblens.agent.nodes.messages import NodeReport, ReportReader, report_lines
+from joblens.agent.nodes.protocol import NodeReport, ReportReader, report_lines
 from joblens.model.jobs.details import NodePart
 from joblens.model.jobs.job import Usage
 

@@ -1,4 +1,4 @@
-from joblens.agent.nodes.parts import merged_usage, with_tasks
+from joblens.agent.nodes.job import merged_usage, with_tasks
 from joblens.model.jobs.details import NodePart
 from joblens.model.jobs.job import Usage
 

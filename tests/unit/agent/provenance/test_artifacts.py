@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.provenance import artifacts
-from joblens.agent.provenance.artifacts import collect_artifacts
+from joblens.agent.queue import outcomes
+from joblens.agent.queue.outcomes import collect_artifacts
 
 
 def now_us() -> int:
@@ -53,8 +53,8 @@ def test_folders_and_pipes_are_no_files(tmp_path: Path) -> None:
 
 
 def test_large_files_are_listed_without_a_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts, "_LARGEST_READ", 10)
-    monkeypatch.setattr(artifacts, "_MOST_READ", 15)
+    monkeypatch.setattr(outcomes, "_LARGEST_READ", 10)
+    monkeypatch.setattr(outcomes, "_MOST_READ", 15)
     started = now_us()
     for name, size in (("a", 10), ("b", 6), ("c", 5), ("d", 11)):
         (tmp_path / name).write_bytes(b"x" * size)
@@ -65,7 +65,7 @@ def test_large_files_are_listed_without_a_digest(tmp_path: Path, monkeypatch: py
 
 
 def test_there_are_no_more_than_a_record_can_carry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts, "MOST_FILES", 3)
+    monkeypatch.setattr(outcomes, "MOST_FILES", 3)
     started = now_us()
     for number in range(5):
         (tmp_path / f"{number}").touch()

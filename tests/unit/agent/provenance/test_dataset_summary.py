@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from joblens.agent.provenance.dataset_summary import Abandoned, DatasetError, DatasetSummary, summarize
+from joblens.agent.provenance.datasets import Abandoned, DatasetError, DatasetSummary, summarize
 from joblens.model.runs.workflow_spec import HashMode
 
 MANIFEST, CONTENT, NONE = HashMode.MANIFEST, HashMode.CONTENT, HashMode.NONE

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from joblens.agent.provenance.file_stamps import FileStamps
 from joblens.agent.runtime.loop import Loop
-from joblens.model.jobs.run_link import FileStamp
+from joblens.model.jobs.job import FileStamp
 
 
 def stamps_of(stamps: FileStamps, loop: Loop, *paths: str) -> tuple[FileStamp, ...]:

@@ -11,7 +11,7 @@ from joblens.agent.queue.capacity import WorkerCapacity
 from joblens.agent.queue.claimed_jobs import ClaimedJob, is_limited, places_of
 from joblens.model.delivery import Claim, Order, Ticket
 from joblens.model.jobs.job import Job, Requirements
-from joblens.stores.queue.capacity import RoomLeft
+from joblens.stores.queue.claims import RoomLeft
 
 JOB = Job(uuid="j", argv=("true",), created_at_us=1)
 NUMBERS = itertools.count()

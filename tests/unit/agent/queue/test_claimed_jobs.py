@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from joblens.agent.queue.claimed_jobs import ClaimedJobs
 from joblens.model.delivery import Claim, Order, Ticket
-from joblens.model.jobs.job import Accounting, Job, Requirements
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Accounting, Job, Requirements, RunLink
 
 
 def started(folder: Path, job: Job, ends_in_s: float | None) -> Requirements:

@@ -2,11 +2,10 @@
 
 import pytest
 
-from joblens.agent.queue.endings import cut_off_with_place, ended_with_place
+from joblens.agent.queue.outcomes import cut_off_with_place, ended_with_place
 from joblens.analysis.findings.codes import Code
-from joblens.model.jobs.finding import Finding, Severity
-from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Status, Usage
-from joblens.plan.slurm.answers import ending_of
+from joblens.model.jobs.job import Attempt, Finding, Job, Outcome, Owner, Severity, Status, Usage
+from joblens.runners.slurm.allocations import ending_of
 
 _JOB = Job(uuid="a", argv=("true",), created_at_us=0, timeout_exit_code=152)
 _SIGNALLED = Outcome(

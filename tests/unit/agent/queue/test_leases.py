@@ -4,7 +4,7 @@ import time
 from typing import Any, cast
 
 from joblens.agent.queue.leases import TicketKeeping
-from joblens.agent.queue.store_watch import lease_now_s
+from joblens.agent.queue.store_client import lease_now_s
 from joblens.model.delivery import Claim, Order, Renewal, Ticket, WorkerInfo
 from joblens.model.jobs.job import Job
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.queue import leftovers
-from joblens.agent.queue.leftovers import Leftovers
+from joblens.agent.queue import lost_workers
+from joblens.agent.queue.lost_workers import Leftovers
 from joblens.agent.runtime.loop import Loop
 from joblens.model.jobs.job import Attempt, Owner
 from joblens.probes.host.machine_load import read_host
@@ -23,7 +23,7 @@ class SlowCleanup:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.may_end = threading.Event()
         self.ended_by = ""
-        monkeypatch.setattr(leftovers, "end_processes_left", self._end)
+        monkeypatch.setattr(lost_workers, "end_processes_left", self._end)
 
     def _end(self, *_: object) -> None:
         assert self.may_end.wait(30)
@@ -52,7 +52,7 @@ def test_a_cleanup_that_fails_does_not_hold_the_job_back(
     def fail(*_: object) -> None:
         raise OSError("no such group")
 
-    monkeypatch.setattr(leftovers, "end_processes_left", fail)
+    monkeypatch.setattr(lost_workers, "end_processes_left", fail)
     loop, cleared = Loop(), list[int]()
     one = Leftovers(str(tmp_path), HOST, loop)
     for number in range(2):

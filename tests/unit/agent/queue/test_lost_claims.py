@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from joblens.agent.queue.lost_claims import PID_NAMESPACE, is_lost, workers_ended_here
-from joblens.agent.runtime.owners import this_process
+from joblens.agent.queue.lost_workers import PID_NAMESPACE, is_lost, workers_ended_here
+from joblens.agent.runtime.ownership import this_process
 from joblens.model.delivery import Holding, WorkerInfo
 from joblens.probes.host.machine_load import read_host
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from joblens.agent.queue.outcome_delay import OutcomeDelay
+from joblens.agent.queue.outcomes import OutcomeDelay
 from joblens.agent.runtime.loop import Loop
 from joblens.agent.runtime.recorder import Recorder
 from joblens.model.jobs.job import Status

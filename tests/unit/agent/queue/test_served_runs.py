@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from joblens.agent.attempts.preparation import PreparedAttempt
-from joblens.agent.queue import served_runs
-from joblens.agent.queue.served_runs import ServedRuns
+from joblens.agent.queue import worker_actions
+from joblens.agent.queue.worker_actions import ServedRuns
 from joblens.model.delivery import Order, WorkerActions, WorkerCommand
 from joblens.model.jobs.job import Job, Status
 from joblens.model.runs.run import ActionRan, RunStatus
@@ -75,7 +75,7 @@ class Bench:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(served_runs, "_POLL_S", 0.0)
+    monkeypatch.setattr(worker_actions, "_POLL_S", 0.0)
     return Bench()
 
 

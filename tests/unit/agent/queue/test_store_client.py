@@ -2,11 +2,10 @@
 
 from typing import Any, cast
 
-from joblens.agent.queue.store_client import AsyncStoreClient
-from joblens.agent.queue.store_watch import StoreWatch
+from joblens.agent.queue.store_client import AsyncStoreClient, StoreWatch
 from joblens.agent.runtime.loop import Loop
 from joblens.model.errors import StoreError
-from joblens.ports.deliveries import Deliveries
+from joblens.ports.store import Deliveries
 from tests.conftest import wait_until
 
 NOBODY = cast("Deliveries", None)  # these questions ask nothing of it

@@ -2,7 +2,7 @@
 
 import pytest
 
-from joblens.agent.queue.store_watch import StoreWatch
+from joblens.agent.queue.store_client import StoreWatch
 
 LEASE_S, EVERY_S = 4.0, 0.7
 

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from joblens.agent.launcher.launcher import TOTALS, write_outcome
-from joblens.agent.launcher.left_outcome import outcome_path, read_left_outcome
+from joblens.agent.launcher.slot_ledger import outcome_path, read_left_outcome
 from joblens.agent.measuring.accounting import Accountant
-from joblens.agent.recovery.settling import UNKNOWN, Seen, Settling, Tools
-from joblens.agent.runtime.owners import this_process
+from joblens.agent.recovery.settlement import UNKNOWN, Seen, Settling, Tools
+from joblens.agent.runtime.ownership import this_process
 from joblens.app.wiring.drivers import SystemClock
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Attempt, Job, Outcome, Record, Status

@@ -5,8 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from joblens.agent.runs.added_jobs import JobsQuestion
-from joblens.agent.runs.facts import RunFacts
+from joblens.agent.runs.facts import JobsQuestion, RunFacts
 
 
 class Facts:
@@ -60,7 +59,7 @@ def test_a_run_to_which_no_job_adds_others_does_not_wait_for_the_store() -> None
 
 def test_a_store_that_stays_away_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [100.0]
-    monkeypatch.setattr("joblens.agent.runs.added_jobs.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("joblens.agent.runs.facts.time.monotonic", lambda: now_s[0])
     asking, facts, told = question(10_000)
     asking.ask()
     while asking.next_wake_s is not None:

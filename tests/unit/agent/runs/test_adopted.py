@@ -6,10 +6,9 @@ from pathlib import Path
 from unittest.mock import Mock
 
 from joblens.agent.recovery.orphans import Orphans
-from joblens.agent.runs.adopted import RunAdopted
+from joblens.agent.runs.hosts import RunAdopted
 from joblens.agent.runtime.recorder import Recorder
-from joblens.model.jobs.job import Job, Record, Status
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Job, Record, RunLink, Status
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
 from tests.contract.store_builders import ended, queued, started

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 
-from joblens.agent.runs.signals import heed_as_before, heed_no_nudge
+from joblens.agent.runtime.loop import heed_as_before, heed_no_nudge
 
 
 def test_a_nudge_before_the_driver_listens_does_not_end_it() -> None:

@@ -4,10 +4,9 @@ from typing import Any, cast
 
 import pytest
 
-from joblens.agent.runs.starts import RunStarts
+from joblens.agent.runs.in_flight import RunStarts
 from joblens.engine.schedule.events import StartAttempt
-from joblens.model.jobs.job import Requirements
-from joblens.model.jobs.run_link import FileStamp
+from joblens.model.jobs.job import FileStamp, Requirements
 from joblens.model.runs.plan import Plan, PlannedFile
 from joblens.model.runs.workflow_spec import ExecutionSpec
 from tests.unit.engine.plans import job, plan_of
@@ -50,7 +49,7 @@ def test_starts_that_are_spread_come_one_after_the_other_and_can_be_taken_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = 100.0
-    monkeypatch.setattr("joblens.agent.runs.starts.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("joblens.agent.runs.in_flight.time.monotonic", lambda: now_s)
     plan = plan_of(job("a"), job("b"), job("c"), execution=ExecutionSpec(staggered_start_s=2.0))
     desk = Desk(plan)
     desk.add(0, 1, 2)

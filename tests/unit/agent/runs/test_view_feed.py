@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from joblens.agent.runs.view_feed import ViewFeed
+from joblens.agent.runs.view import ViewFeed
 from joblens.model.jobs.job import Job, Record, Status
 from joblens.model.runs.plan import PlannedJob
 from joblens.model.runs.run import JobState, RunStatus

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.runtime.locks import (
+from joblens.agent.runtime.ownership import (
     RunLock,
     SupervisorLock,
     alone,
@@ -18,7 +18,7 @@ from joblens.agent.runtime.locks import (
 )
 
 HOLD = (
-    "import sys, signal; from joblens.agent.runtime.locks import SupervisorLock\n"
+    "import sys, signal; from joblens.agent.runtime.ownership import SupervisorLock\n"
     "signal.signal(signal.SIGUSR1, lambda *_: print('nudged', flush=True))\n"
     "lock = SupervisorLock(sys.argv[1]); print(lock.take(), flush=True)\n"
     "while True: signal.pause()"
@@ -130,7 +130,7 @@ def test_a_lock_whose_file_was_taken_away_is_taken_anew(tmp_path: Path) -> None:
 
 HELD = """
 import os, sys
-from joblens.agent.runtime.locks import SupervisorLock
+from joblens.agent.runtime.ownership import SupervisorLock
 
 lock = SupervisorLock(sys.argv[1])
 assert lock.take()

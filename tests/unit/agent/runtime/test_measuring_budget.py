@@ -1,7 +1,7 @@
 """Looking closely costs a share of a core, however many jobs there are."""
 
-from joblens.agent.runtime import measuring_budget as look_budget
-from joblens.agent.runtime.measuring_budget import MEASURED, pause_ns
+from joblens.agent.instruments import table as look_budget
+from joblens.agent.instruments.table import MEASURED, pause_ns
 
 
 class Meter:

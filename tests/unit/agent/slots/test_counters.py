@@ -12,22 +12,20 @@ from msgspec import structs
 from joblens.agent.launcher.launcher import TOTALS
 from joblens.agent.launcher.slot_ledger import Begin, End, LedgerJob, SentJob
 from joblens.agent.measuring.accounting import Accountant
-from joblens.agent.recovery.settling import UNKNOWN, Seen, Settling, Tools
-from joblens.agent.runtime.owners import this_process
+from joblens.agent.recovery.settlement import UNKNOWN, Seen, Settling, Tools
+from joblens.agent.runtime.ownership import this_process
 from joblens.agent.slots.after_kill import reading_of
-from joblens.agent.slots.counters import SlotCounters
+from joblens.agent.slots.groups import SlotCounters
 from joblens.agent.slots.marks import SlotMark, write_mark
 from joblens.app.wiring.drivers import SystemClock
 from joblens.model.jobs.details import Details
-from joblens.model.jobs.exit_usage import ExitUsage
-from joblens.model.jobs.job import Attempt, Job, Record, Status
+from joblens.model.jobs.job import Attempt, ExitUsage, Job, Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobEnded
 from joblens.probes.cgroup.probe import CgroupProbe
 from joblens.probes.host.machine_load import read_host
-from joblens.probes.network.cgroup_network import SOURCE
-from joblens.probes.network.traffic_code import FIELDS
+from joblens.probes.network.cgroup_network import FIELDS, SOURCE
 
 
 @pytest.fixture
@@ -167,7 +165,7 @@ class SlotMeter:
 def test_an_adopted_job_has_the_peak_that_its_launcher_noted(
     group: Path, monkeypatch: pytest.MonkeyPatch, *, is_noted: bool
 ) -> None:
-    monkeypatch.setattr("joblens.agent.recovery.settling.standing_groups", lambda _: NoGroups())
+    monkeypatch.setattr("joblens.agent.recovery.settlement.standing_groups", lambda _: NoGroups())
     job, record = ended_in(group, b"800\n")
     if not is_noted:
         job = structs.replace(job, end=None)

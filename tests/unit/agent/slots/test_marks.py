@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from joblens.agent.runtime.owners import this_process
+from joblens.agent.runtime.ownership import this_process
 from joblens.agent.slots.marks import SlotMark, sweep_slots, write_mark
 from joblens.model.jobs.job import Attempt, Job, Record, Status
 from joblens.probes.host.machine_load import read_host

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.agent.slots.numbers import SlotNumbers, live_numbers, never_back
+from joblens.agent.measuring.readings import SlotNumbers, live_numbers, never_back
 from joblens.model.jobs.sample import DeviceIo
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.slots.process import SlotProcess
+from joblens.agent.slots.groups import SlotProcess
 from joblens.model.errors import AccountingUnavailable, LaunchError
 from tests.conftest import wait_until
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from joblens.agent.terminal import live_line
-from joblens.agent.terminal.live_line import LiveLine, leaves_line_open
+from joblens.agent.terminal import tty
+from joblens.agent.terminal.tty import LiveLine, leaves_line_open
 
 ERASE = b"\r\x1b[K"
 
@@ -29,7 +29,7 @@ class Screen:
 
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Screen]:
-    monkeypatch.setattr(live_line, "_QUIET_S", -1.0)
+    monkeypatch.setattr(tty, "_QUIET_S", -1.0)
     one = Screen()
     yield one
     one.close()
@@ -98,7 +98,7 @@ def test_a_terminal_that_takes_nothing_holds_nobody_up(line: LiveLine, screen: S
 
 
 def test_it_waits_until_the_job_has_been_quiet(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_line, "_QUIET_S", 1000.0)
+    monkeypatch.setattr(tty, "_QUIET_S", 1000.0)
     line = LiveLine(screen.descriptor)
     line.note_output(b"busy\n")
     line.draw("status")
@@ -108,7 +108,7 @@ def test_it_waits_until_the_job_has_been_quiet(screen: Screen, monkeypatch: pyte
 def test_it_comes_back_as_soon_as_the_output_has_settled(
     line: LiveLine, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_line, "_QUIET_S", 0.15)
+    monkeypatch.setattr(tty, "_QUIET_S", 0.15)
     now_s = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     line.note_output(b"words\n")

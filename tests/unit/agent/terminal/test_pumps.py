@@ -7,7 +7,7 @@ import pytest
 
 from joblens.agent.runtime.loop import Loop
 from joblens.agent.terminal.output import CappedFile
-from joblens.agent.terminal.pumps import OutputPump, Target
+from joblens.agent.terminal.streams import OutputPump, Target
 
 
 class Pipe:

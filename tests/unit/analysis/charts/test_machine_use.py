@@ -2,12 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.analysis.charts.gantt import AttemptFacts, PlotJob, gantt_of
-from joblens.analysis.charts.machine_use import (
+from joblens.analysis.charts.gantt import (
+    AttemptFacts,
+    PlotJob,
     Step,
     StepCurve,
     added_up,
     averaged,
+    gantt_of,
     highest,
     levels,
     rates,

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from joblens.analysis.charts.plot_series import (
+from joblens.analysis.charts.series import (
     JobSeries,
     clock_starts,
     extremes_of,
@@ -10,8 +10,7 @@ from joblens.analysis.charts.plot_series import (
     series_of_samples,
     thinned,
 )
-from joblens.model.jobs.job import Record, Status, Usage
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Record, RunLink, Status, Usage
 from joblens.model.jobs.sample import Sample
 from tests.golden.gpu_job import gpu_samples
 from tests.unit.analysis.records import START_US, a_job, an_attempt, an_outcome

@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.analysis.comparing.ab_statistics import (
+from joblens.analysis.comparing.bench import (
     heap_ratio,
+    median_cut,
     median_interval,
     outliers,
     paired_ratio,
+    rank_sum_cut,
     ratio_of,
+    signed_rank_cut,
 )
-from joblens.analysis.comparing.rank_distributions import median_cut, rank_sum_cut, signed_rank_cut
 
 times = st.floats(min_value=0.001, max_value=1000, allow_nan=False)
 

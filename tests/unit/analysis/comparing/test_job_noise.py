@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from joblens.analysis.comparing.job_noise import Noise, has_changed, noise_of, noises
+from joblens.analysis.comparing.job_differences import Noise, has_changed, noise_of, noises
 from joblens.model.values.units import MIB
 
 

@@ -7,11 +7,10 @@ from msgspec.structs import replace
 
 from joblens.analysis.crates.actions import error_of, program_name
 from joblens.analysis.crates.graph import CrateGraph, percent_encoded
-from joblens.analysis.crates.job import job_crate
+from joblens.analysis.crates.profiles import job_crate
 from joblens.model.crate import CrateAbout, CrateFile, CrateJob
-from joblens.model.jobs.details import ContainerFacts
+from joblens.model.jobs.details import CodeVersion, ContainerFacts, Hardware, Program, Provenance
 from joblens.model.jobs.job import ContainerJob, Placement, Requirements, Status, Usage
-from joblens.model.jobs.provenance import CodeVersion, Hardware, Program, Provenance
 from tests.unit.analysis.records import START_US, a_job, a_record, an_outcome
 
 ABOUT = CrateAbout(license="as you like", published_at_us=START_US, version="0.1.0")

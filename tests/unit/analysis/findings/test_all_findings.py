@@ -3,11 +3,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joblens.analysis.findings.all_findings import findings_for
 from joblens.analysis.findings.codes import Code
-from joblens.model.jobs.finding import Finding, Severity
-from joblens.model.jobs.job import USAGE_NUMBERS, ContainerJob, Record, Requirements, Status, Usage
-from joblens.model.jobs.run_link import RunLink
+from joblens.analysis.findings.job import findings_for
+from joblens.model.jobs.job import (
+    USAGE_NUMBERS,
+    ContainerJob,
+    Finding,
+    Record,
+    Requirements,
+    RunLink,
+    Severity,
+    Status,
+    Usage,
+)
 from joblens.model.values.units import GIB, MIB
 from tests.unit.analysis.records import a_job, a_record, a_sample
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from joblens.analysis.findings.all_findings import findings_for
 from joblens.analysis.findings.codes import Code
-from joblens.analysis.numbers.gpu_use import (
+from joblens.analysis.findings.job import findings_for
+from joblens.analysis.numbers.gpu import (
     busy_curve,
     gpu_memory_bytes,
     gpu_share,
@@ -14,9 +14,7 @@ from joblens.analysis.numbers.gpu_use import (
     spans_of,
     throttle_words,
 )
-from joblens.model.jobs.finding import Finding
-from joblens.model.jobs.job import Requirements, Usage
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Finding, Requirements, RunLink, Usage
 from joblens.model.jobs.sample import GpuReading, Sample
 from joblens.model.values.units import GIB
 from tests.unit.analysis.records import a_record, a_sample

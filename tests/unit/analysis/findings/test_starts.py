@@ -3,7 +3,7 @@
 import itertools
 from typing import Any
 
-from joblens.analysis.findings.starts import start_findings
+from joblens.analysis.findings.efficiency import start_findings
 from joblens.model.jobs.job import Status, Usage
 from joblens.model.jobs.sample import Sample
 from tests.unit.analysis.records import a_sample, an_outcome

@@ -6,9 +6,7 @@ from hypothesis import given
 
 from joblens.analysis.formats.history import from_history_record, returncode_of, to_history_record
 from joblens.model.errors import FormatError
-from joblens.model.jobs.finding import Finding, Severity
-from joblens.model.jobs.job import Artifact, Job, Outcome, Record, Status, Usage
-from joblens.model.jobs.run_link import FileStamp
+from joblens.model.jobs.job import Artifact, FileStamp, Finding, Job, Outcome, Record, Severity, Status, Usage
 from joblens.model.values.units import MIB
 from tests.keystone import KEYSTONE_KEYS, KEYSTONE_RECORD
 from tests.unit.analysis.records import START_US, UUID, a_record, an_attempt, an_outcome, ended_records

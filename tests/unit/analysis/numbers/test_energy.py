@@ -1,4 +1,4 @@
-from joblens.analysis.numbers.energy import EnergyShares, co2_mg, energy_shares, with_co2
+from joblens.analysis.numbers.attribution import EnergyShares, co2_mg, energy_shares, with_co2
 from joblens.model.jobs.job import Usage
 from joblens.model.jobs.sample import Sample
 

@@ -1,6 +1,6 @@
 from typing import Any
 
-from joblens.analysis.numbers.gpu_totals import GpuTotals, gpu_totals
+from joblens.analysis.numbers.gpu import GpuTotals, gpu_totals
 from joblens.model.jobs.sample import GpuReading, Sample
 
 SECOND = 1_000_000

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from joblens.analysis.numbers.memory_peak import group_mark, peak_of
-from joblens.analysis.numbers.running import RunningSummary
+from joblens.analysis.numbers.sample_buffer import RunningSummary
 from joblens.model.jobs.sample import GpuReading, Sample
 from tests.unit.stores.sample_series import busy_series, gpu_series
 

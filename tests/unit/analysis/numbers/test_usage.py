@@ -4,11 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.analysis.numbers.rates import unreclaimable_bytes
-from joblens.analysis.numbers.reasons import NOT_MEASURED
+from joblens.analysis.numbers.rates import NOT_MEASURED, unreclaimable_bytes
 from joblens.analysis.numbers.usage import GROWING, RUSAGE, source_of, total_usage
-from joblens.model.jobs.exit_usage import ExitUsage
-from joblens.model.jobs.job import USAGE_NUMBERS, Usage
+from joblens.model.jobs.job import USAGE_NUMBERS, ExitUsage, Usage
 from joblens.model.jobs.sample import SAMPLE_COLUMNS, GpuReading, Sample
 from joblens.model.values.units import MIB
 from tests.unit.analysis.records import a_sample

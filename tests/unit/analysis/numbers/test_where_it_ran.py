@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from joblens.analysis.numbers.where_it_ran import WhereItRan, where_it_ran
+from joblens.analysis.formats.history import WhereItRan, where_it_ran
 from joblens.analysis.runs.table import ResultRow, row_form
 from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Placement, Record, Status
 from joblens.model.runs.run import JobState

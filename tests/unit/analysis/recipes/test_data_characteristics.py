@@ -7,7 +7,7 @@ from joblens.analysis.recipes.data_characteristics import (
     modality_of,
     named_files,
 )
-from joblens.model.recipes.resources import Modality
+from joblens.model.recipes.recipe import Modality
 
 NAMES = FieldNames()
 

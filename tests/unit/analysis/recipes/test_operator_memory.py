@@ -1,7 +1,6 @@
 """What operators need is learned from what they needed."""
 
-from joblens.analysis.recipes.operator_memory import learn
-from joblens.analysis.recipes.partition_sizing import ASSUMED_MEMORY
+from joblens.analysis.recipes.partition_sizing import ASSUMED_MEMORY, learn
 from joblens.model.jobs.details import OperatorTable, OperatorUse
 from joblens.model.values.units import MIB
 

@@ -4,9 +4,14 @@
 import pytest
 from msgspec.structs import replace
 
-from joblens.analysis.recipes.partition_recommendation import Situation, complexity_of, recommend
-from joblens.analysis.recipes.partition_sizing import ASSUMED_MEMORY, OperatorMemory
-from joblens.model.recipes.resources import ClusterResources, DataCharacteristics, LocalResources, Modality
+from joblens.analysis.recipes.partition_sizing import (
+    ASSUMED_MEMORY,
+    OperatorMemory,
+    Situation,
+    complexity_of,
+    recommend,
+)
+from joblens.model.recipes.recipe import ClusterResources, DataCharacteristics, LocalResources, Modality
 from joblens.model.values.units import MIB
 
 DATA = DataCharacteristics(

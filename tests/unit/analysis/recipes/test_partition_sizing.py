@@ -16,8 +16,7 @@ from joblens.analysis.recipes.partition_sizing import (
     optimal_workers,
     rows_for,
 )
-from joblens.model.recipes.recipe import PartitionSettings
-from joblens.model.recipes.resources import DataCharacteristics, Modality
+from joblens.model.recipes.recipe import DataCharacteristics, Modality, PartitionSettings
 from joblens.model.values.units import GIB, MIB
 
 

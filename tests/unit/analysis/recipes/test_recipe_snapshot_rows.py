@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from joblens.analysis.recipes.planned import PlannedOperator, PlannedWork
-from joblens.analysis.recipes.seen import SeenEvent
+from joblens.analysis.recipes.columns import SeenEvent
+from joblens.analysis.recipes.progress import PlannedOperator, PlannedWork
 from joblens.analysis.recipes.snapshot import JobFacts, SnapshotFold
 from joblens.model.recipes.snapshot import JobSnapshot
 

@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.analysis.recipes.planned import PlannedOperator, PlannedWork
-from joblens.analysis.recipes.seen import SeenEvent
+from joblens.analysis.recipes.columns import SeenEvent
+from joblens.analysis.recipes.progress import PlannedOperator, PlannedWork
 from joblens.analysis.recipes.snapshot import JobFacts, SnapshotFold
 from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
 

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from joblens.analysis.recipes.planned import (
+from joblens.analysis.recipes.columns import SeenEvent
+from joblens.analysis.recipes.progress import (
     PlannedOperator,
     PlannedWork,
     planned_by_names,
     planned_by_nodes,
 )
-from joblens.analysis.recipes.seen import SeenEvent
 from joblens.analysis.recipes.snapshot import JobFacts, SnapshotFold
 from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
 

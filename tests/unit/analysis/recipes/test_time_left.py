@@ -11,8 +11,8 @@ from statistics import median
 import msgspec
 import pytest
 
-from joblens.analysis.recipes.planned import PlannedOperator, PlannedWork
-from joblens.analysis.recipes.seen import SeenEvent
+from joblens.analysis.recipes.columns import SeenEvent
+from joblens.analysis.recipes.progress import PlannedOperator, PlannedWork
 from joblens.analysis.recipes.snapshot import JobFacts, SnapshotFold
 from joblens.analysis.recipes.time_left import makespan
 

@@ -1,6 +1,6 @@
 import pytest
 
-from joblens.analysis.runs.run_time import driven_s
+from joblens.analysis.runs.status import driven_s
 from joblens.model.runs.run import RunEnded, RunFact, RunStarted, RunStatus, StopAskedFor
 from tests.unit.analysis.charts.test_gantt import OWNER, SECOND, T0, event, result
 

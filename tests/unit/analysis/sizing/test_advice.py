@@ -3,8 +3,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.analysis.sizing.advice import cpus_option, memory_option, more_memory_option, more_time_option
-from joblens.analysis.sizing.observations import observation_of
+from joblens.analysis.sizing.observations import (
+    cpus_option,
+    memory_option,
+    more_memory_option,
+    more_time_option,
+    observation_of,
+)
 from joblens.analysis.sizing.rightsizing import Group, advise
 from joblens.model.jobs.job import Record, Requirements, Status, Usage
 from joblens.model.values.units import GIB, MIB, parse_duration, parse_size

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.analysis.sizing.allocation import Need, Strategy, compare, evaluate
 from joblens.analysis.sizing.amounts import memory_for
+from joblens.analysis.sizing.observations import Need, Strategy, compare, evaluate
 from joblens.model.values.units import GIB, MIB
 
 needs_seen = st.lists(st.builds(Need, st.integers(1, 2**40), st.floats(0.1, 1e5)), min_size=1, max_size=30)

@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from joblens.analysis.sizing.allocation import Strategy
-from joblens.analysis.sizing.observations import Observation, observation_of
+from joblens.analysis.sizing.observations import Observation, Strategy, observation_of
 from joblens.analysis.sizing.rightsizing import Advice, Group, GroupAdvice, advise
-from joblens.model.jobs.job import Placement, Requirements, Status, Usage
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Placement, Requirements, RunLink, Status, Usage
 from joblens.model.values.units import GIB, MIB
 from tests.unit.analysis.records import a_record
 

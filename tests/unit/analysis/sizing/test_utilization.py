@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from joblens.analysis.numbers.outcome_numbers import is_throttled, peak_cpu_percent
+from joblens.analysis.numbers.rates import is_throttled, peak_cpu_percent
 from joblens.analysis.runs.table import numbers_of
 from joblens.analysis.sizing.observations import observation_of
 from joblens.analysis.sizing.utilization import (
@@ -12,10 +12,13 @@ from joblens.analysis.sizing.utilization import (
     UtilizationReport,
     check_utilization,
     likely_causes,
+    over_text,
+    report_form,
+    runtime_text,
+    specified_text,
 )
-from joblens.analysis.sizing.utilization_form import over_text, report_form, runtime_text, specified_text
 from joblens.model.jobs.job import Job, Outcome, Record, Requirements, Status, Usage
-from joblens.views.runs.utilization import render_utilization
+from joblens.views.runs.rightsize import render_utilization
 
 GB = 1024**3
 NONE = Requirements()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from joblens.analysis.sizing.written_amounts import memory_like, runtime_like
+from joblens.analysis.sizing.amounts import memory_like, runtime_like
 from joblens.model.values.units import MIB, parse_duration, parse_size
 
 

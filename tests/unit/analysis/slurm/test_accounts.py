@@ -1,6 +1,6 @@
 import pytest
 
-from joblens.analysis.slurm.accounts import (
+from joblens.analysis.slurm.records import (
     asked_memory_bytes,
     cluster_account,
     is_settled,

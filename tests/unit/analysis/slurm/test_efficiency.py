@@ -14,10 +14,10 @@ from joblens.model.jobs.job import (
     Placement,
     Record,
     Requirements,
+    RunLink,
     Status,
     Usage,
 )
-from joblens.model.jobs.run_link import RunLink
 from joblens.model.values.units import GIB, MIB
 
 _S = 1_000_000

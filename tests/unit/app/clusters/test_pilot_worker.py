@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joblens.app.clusters.pilot_node import place_of, rename_command, slurm_job_id
 from joblens.app.clusters.pilot_worker import (
     _leaves_at_s,
     _LeavesInTime,
@@ -17,15 +16,18 @@ from joblens.app.clusters.pilot_worker import (
     allocation_exit_code,
     is_cancelled_here,
     own_tickets,
+    place_of,
     read_hire,
+    rename_command,
     serve,
+    slurm_job_id,
 )
 from joblens.app.clusters.worker_files import WorkerConfigFiles, leave_words
-from joblens.model.clusters.placing import WorkerConfig
+from joblens.model.clusters.placement import WorkerConfig
 from joblens.model.errors import ConfigError, InputError
 from joblens.model.jobs.job import Job, Outcome, Placement, Record, Status
 from joblens.model.settings import Settings, StoreSettings
-from joblens.plan.slurm.answers import ending_of
+from joblens.runners.slurm.allocations import ending_of
 
 HIRE = WorkerConfig(store="jobs.db", tickets=("a", "b", "c"))
 

@@ -2,7 +2,7 @@ import datetime as dt
 
 import pytest
 
-from joblens.app.clusters.slurm_times import slurm_instant
+from joblens.app.reports.slurm_import import slurm_instant
 from joblens.model.errors import InputError
 
 NOW = dt.datetime(2026, 11, 15, 10, 30).astimezone()

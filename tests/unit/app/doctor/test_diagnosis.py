@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from joblens.agent.doctor.details import look_capabilities
-from joblens.app.doctor.diagnosis import co2_capability, diagnose, extras
-from joblens.app.doctor.ray import ray_capability
+from joblens.agent.doctor.instruments import look_capabilities
+from joblens.app.doctor.diagnosis import co2_capability, diagnose, extras, ray_capability
 from joblens.app.wiring.settings import load_settings
-from joblens.model.jobs.capability import Capability
+from joblens.model.jobs.probe_choice import Capability
 from joblens.model.settings import Settings
 
 

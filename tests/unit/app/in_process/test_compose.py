@@ -5,7 +5,7 @@ import yaml
 from msgspec.structs import replace
 
 from joblens.analysis.sizing.compose import service_name
-from joblens.app.in_process.compose import compose_advice
+from joblens.app.reports.rightsizing import compose_advice
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Usage
 from joblens.model.values.units import MIB

@@ -3,7 +3,7 @@ import subprocess
 
 import pytest
 
-from joblens.app.in_process.job_tracker import JobTracker, log_end, parse_status, verdict_on
+from joblens.app.in_process.monitor import JobTracker, log_end, parse_status, verdict_on
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Outcome, Status, Usage
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from joblens.agent.containers.order import with_whole_paths
+from joblens.agent.containers.protocol import with_whole_paths
 from joblens.app.jobs.container_requests import client_env, container_of
 from joblens.app.jobs.requests import Request, check_request
 from joblens.model.errors import InputError

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.jobs import slurm_ids
-from joblens.app.jobs.queries import find
-from joblens.app.jobs.slurm_ids import is_array_element, may_be_slurm_id, slurm_id
+from joblens.app.jobs import queries
+from joblens.app.jobs.queries import find, is_array_element, may_be_slurm_id, slurm_id
 from joblens.app.runs.lookup import find_job_or_run, find_run
 from joblens.model.errors import AmbiguousJob, JoblensError, UnknownJob
 from joblens.model.jobs.job import Placement, Record
@@ -72,10 +71,10 @@ def test_a_number_of_joblens_wins_and_slurms_is_named(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes: list[str] = []
-    monkeypatch.setattr(slurm_ids, "has_slurm", lambda: False)
+    monkeypatch.setattr(queries, "has_slurm", lambda: False)
     assert name_of(find(store, "2", notes.append)) == "b1"
     assert notes == []
-    monkeypatch.setattr(slurm_ids, "has_slurm", lambda: True)
+    monkeypatch.setattr(queries, "has_slurm", lambda: True)
     assert name_of(find(store, "2", notes.append)) == "b1"
     assert notes == ["joblens: 2 is a job of joblens; Slurm job 2 is slurm:2"]
     assert name_of(find(store, "job:2", notes.append)) == "b1"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joblens.agent.runtime.owners import this_process
+from joblens.agent.runtime.ownership import this_process
 from joblens.app.jobs.preparation import parse_params
 from joblens.app.jobs.requests import Request
 from joblens.app.queue import notifiers as bells
@@ -18,8 +18,8 @@ from joblens.app.queue.notifiers import (
     open_bell,
     remind_workers,
 )
-from joblens.app.queue.queueing import QueueRequest, make_tickets, refuse_others_job
-from joblens.app.wiring.owning import current_user
+from joblens.app.queue.submission import QueueRequest, make_tickets, refuse_others_job
+from joblens.app.wiring.agent_context import current_user
 from joblens.model.delivery import Backlog, RetryLost, WorkerInfo
 from joblens.model.errors import BrokerError, InputError
 from joblens.model.jobs.job import ContainerJob, Record, Status

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from joblens.app.queue import watching as queue_watching
-from joblens.app.queue.watching import states_until_final
+from joblens.app.queue import watch as queue_watching
+from joblens.app.queue.watch import states_until_final
 from joblens.model.errors import StoreError, UnknownJob
 from joblens.model.jobs.job import Status
 

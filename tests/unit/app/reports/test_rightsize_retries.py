@@ -1,7 +1,7 @@
 """Handlers that a smaller first try counts on."""
 
 from joblens.analysis.sizing.rightsizing import Advice, Group, GroupAdvice
-from joblens.app.reports.rightsize_retries import retries_for
+from joblens.app.reports.rightsize_files import retries_for
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.workflow_spec import FailureHandler, JobSpec, RetryRule, WorkflowSpec
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from joblens.app.jobs.sample_rows import Samples
-from joblens.app.reports.rows import SAMPLE_TABLE_COLUMNS, sample_row
+from joblens.app.in_process.monitor import Samples
+from joblens.app.reports.exports import SAMPLE_TABLE_COLUMNS, sample_row
 from joblens.model.jobs.sample import SAMPLE_TABLES, Sample
 from joblens.model.writes import SamplesTaken
 from joblens.stores.sqlite import SqliteStore

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from joblens.app.wiring.child_store import (
+from joblens.app.wiring.background_process import (
     keep_passwords_from_jobs,
     store_arguments,
     store_environment,

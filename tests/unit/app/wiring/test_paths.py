@@ -1,6 +1,6 @@
 import pytest
 
-from joblens.app.wiring import paths as places
+from joblens.app.wiring import drivers as places
 
 HOME = {"HOME": "/home/ada"}
 

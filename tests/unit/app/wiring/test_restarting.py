@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.wiring import restarting
-from joblens.app.wiring.restarting import Installation, wait_until_importable
+from joblens.app.wiring import background_process
+from joblens.app.wiring.background_process import Installation, wait_until_importable
 from joblens.model.errors import SupervisorError
 from tests.conftest import python_path
 
@@ -21,8 +21,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "replaced" / "__init__.py"
     file.parent.mkdir()
     file.write_text("version = 1\n")
-    monkeypatch.setattr(restarting.joblens, "__file__", str(file))  # type: ignore[attr-defined]
-    monkeypatch.setattr(restarting, "_POLL_S", 0.01)
+    monkeypatch.setattr(background_process.joblens, "__file__", str(file))  # type: ignore[attr-defined]
+    monkeypatch.setattr(background_process, "_POLL_S", 0.01)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return file
 
@@ -67,7 +67,7 @@ def test_a_python_that_an_installer_has_removed_is_waited_for(
 
 RESTARTED = """
 import os, signal, sys
-from joblens.app.wiring import restarting
+from joblens.app.wiring import background_process as restarting
 
 restarting._POLL_S = 0.2
 signals = []

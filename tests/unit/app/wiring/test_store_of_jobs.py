@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from joblens.app.wiring.store_of_jobs import store_for_jobs
+from joblens.app.wiring.drivers import store_for_jobs
 from joblens.model.settings import Settings, StoreSettings
 
 URL = "postgresql://joe:hunter2@/jobs?host=/run"

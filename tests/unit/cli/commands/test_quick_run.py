@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.cli.commands.run_command import command
-from joblens.cli.options.quick_run import parse, split_spec
-from joblens.cli.options.table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS, OptionRow
+from joblens.cli.options.table import (
+    GLOBAL_OPTIONS,
+    JOB_OPTIONS,
+    RUN_OPTIONS,
+    SPEC_OPTIONS,
+    OptionRow,
+    parse,
+    split_spec,
+)
 
 ROWS = (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)
 
@@ -107,6 +114,6 @@ def test_every_option_of_the_command_is_in_the_table() -> None:
 
 
 def test_running_a_job_imports_nothing_of_click() -> None:
-    imports = "import sys, joblens.cli.options.quick_run, joblens.cli.commands.run, joblens.app.jobs.running"
+    imports = "import sys, joblens.cli.options.table, joblens.cli.commands.run, joblens.app.jobs.foreground"
     code = f"{imports}; print('click' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from joblens.analysis.findings.failure_causes import Cause, Diagnosis
-from joblens.cli.commands.recovery_wizard import ask_for_choice, confirm, multiplier_of
+from joblens.cli.commands.recover import ask_for_choice, confirm, multiplier_of
 from joblens.engine.life.recovery_plan import Failure, RecoveryChoice
 from joblens.model.errors import InputError
 

@@ -1,6 +1,6 @@
 import pytest
 
-from joblens.cli.options.cluster import (
+from joblens.cli.options.request import (
     ENGINE_OPTIONS_OF_RUNS,
     OPTION_NEEDS,
     check_engine_options,

@@ -7,7 +7,7 @@ import pytest
 
 from joblens.__main__ import main
 from joblens.app.jobs.preparation import parse_early_signal, parse_params
-from joblens.cli.options.job_request import request_from
+from joblens.cli.options.request import request_from
 from joblens.cli.options.table import JOB_OPTIONS
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import EarlySignal

@@ -7,7 +7,7 @@ import sys
 THREADS = "OPENBLAS_NUM_THREADS"
 PROGRAM = """
 import gc, os
-from joblens.data.base.quick_start import import_arrow
+from joblens.data.base.process_setup import import_arrow
 import_arrow()
 import sys
 print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"), gc.isenabled())

@@ -4,11 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from joblens.data.base.tasks import Ended, Failed, Happened, Lost, Message, RunStage, Task
-from joblens.data.base.worker_events import event
+from joblens.data.base.messages import Ended, Failed, Happened, Lost, Message, RunStage, Task, event
 from joblens.data.executor.task_runner import GaveUp, Stopped, TaskRunner
-from joblens.model.recipes.event import EventType, RecipeEvent
-from joblens.model.recipes.recipe import Partition
+from joblens.model.recipes.recipe import EventType, Partition, RecipeEvent
 
 Answer = Callable[[Task, int], Message]
 

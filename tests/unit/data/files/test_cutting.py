@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from joblens.data.base.rows import LINE
 from joblens.data.files import cutting
 from joblens.data.files.cutting import CutWish, plan_partitions
 from joblens.data.files.datasets import find_files
-from joblens.data.files.reading import places_of
+from joblens.data.files.partition_rows import places_of
+from joblens.data.rows.batch import LINE
 from joblens.model.errors import InputError
 from joblens.model.recipes.recipe import Partition
 from tests.unit.data.recipe_plans import partitions_of, read

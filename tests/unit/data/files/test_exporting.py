@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from joblens.data.base.job_folder import JobFolder
-from joblens.data.base.rows import STATS_PREFIX, Rows, rows_of, with_column
-from joblens.data.files.exporting import PartManifest, assemble, export_format, is_whole, write_part
-from joblens.data.files.line_export import escaped
-from joblens.data.files.line_fields import with_fields
+from joblens.data.files.export import PartManifest, assemble, export_format, is_whole, write_part
+from joblens.data.files.json_lines_export import escaped, with_fields
+from joblens.data.rows.batch import STATS_PREFIX, Rows, rows_of, with_column
 from joblens.model.errors import InputError
 from tests.unit.data.recipe_plans import partitions_of, plan_for, read
 

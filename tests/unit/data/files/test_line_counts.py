@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.data.files import line_counts
-from joblens.data.files.line_counts import lines_before, note_lines
+from joblens.data.files import json_lines
+from joblens.data.files.json_lines import lines_before, note_lines
 
 
 def test_lines_are_those_that_end_before_the_place(tmp_path: Path) -> None:
@@ -19,13 +19,13 @@ def test_what_was_counted_is_not_read_again(tmp_path: Path, monkeypatch: pytest.
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\n" * 1000)
     read: list[int] = []
-    count = line_counts._count
+    count = json_lines._count
 
     def watched(path: str, start: int, end: int) -> int:
         read.append(end - start)
         return count(path, start, end)
 
-    monkeypatch.setattr(line_counts, "_count", watched)
+    monkeypatch.setattr(json_lines, "_count", watched)
     assert lines_before(str(path), 400) == 100
     note_lines(str(path), 800, 200)
     assert [lines_before(str(path), place) for place in (400, 1200, 800)] == [100, 300, 200]

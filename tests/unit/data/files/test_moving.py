@@ -10,9 +10,10 @@ pytest.importorskip("pyarrow")
 
 import xxhash
 
-from joblens.data.files import moving, shards
-from joblens.data.files.moving import forget_moved, is_there, move_parts, put_back
-from joblens.data.files.parts import PartManifest
+from joblens.data.files import shards
+from joblens.data.files import shards as moving
+from joblens.data.files.parquet_schema import PartManifest
+from joblens.data.files.shards import forget_moved, is_there, move_parts, put_back
 from joblens.model.errors import JoblensError
 
 TEXTS = (b"1\n22\n333\n", b"", b"4444\n5\n", b"66\n7\n8\n")

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from joblens.data.base.rows import LINE
-from joblens.data.files.reading import places_of, read_partition
+from joblens.data.files.partition_rows import places_of, read_partition
+from joblens.data.rows.batch import LINE
 from joblens.model.recipes.recipe import Partition, Slice
 from tests.unit.data.recipe_plans import read, whole
 

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.analysis.recipes.data_characteristics import FieldNames, describe
-from joblens.data.files.datasets import DataFile
+from joblens.data.files.datasets import DataFile, zstd
 from joblens.data.files.sampling import expanded_bytes, places, sample_files, sample_of, sample_size
-from joblens.data.files.zstandard import zstd
 
 NAMES = FieldNames()
 

@@ -11,7 +11,7 @@ import pytest
 
 from joblens.data.logging import event_log
 from joblens.data.logging.event_log import EventLog, EventTail, read_events
-from joblens.model.recipes.event import EventType, RecipeEvent
+from joblens.model.recipes.recipe import EventType, RecipeEvent
 
 
 def event(number: int = 0, kind: str = EventType.OP_COMPLETE) -> RecipeEvent:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from joblens.data.base.operator import OperatorContext
+from joblens.data.operators.language_filters import ArpaModel
 from joblens.data.registry import lookup as registry
-from joblens.data.texts.arpa_model import ArpaModel
 from joblens.model.errors import FormatError, MissingExtra, RecipeError, how_to_install
 from joblens.model.recipes.recipe import OperatorCall
 

@@ -8,7 +8,7 @@ import pytest
 from joblens.data.base.job_folder import JobFolder
 from joblens.data.executor.coordinator import Rejects
 from joblens.data.files.rejects import Reject, joined_reasons, line_of, reasons_in
-from joblens.data.partition.rejects import RejectsOfPartition
+from joblens.data.partition.report import RejectsOfPartition
 from joblens.model.errors import JobCannotGoOn
 from joblens.model.jobs.details import RejectReason
 

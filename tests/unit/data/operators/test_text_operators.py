@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joblens.data.base.operator import Filter, Mapper, Operator, OperatorContext, RowErrors
-from joblens.data.operators import fix_unicode_mapper
+from joblens.data.operators import normalization_mappers
+from joblens.data.partition import operator_run
 from joblens.data.registry import lookup as registry
-from joblens.data.rows import bad_rows
 from joblens.data.texts import pattern_replacement
-from joblens.data.texts.special_characters import special_characters
 from joblens.data.texts.text_view import Text
+from joblens.data.texts.words import special_characters
 from joblens.model.errors import InputError
 from joblens.model.recipes.recipe import OperatorCall
 
@@ -257,7 +257,7 @@ def test_encodings_are_mended_as_ftfy_does_it(texts: list[str]) -> None:
 @pytest.mark.parametrize("form", ["NFC", "NFKC", "NFD", "NFKD"])
 def test_letters_that_are_taken_for_right_are_left_alone_by_ftfy_in_any_company(form: str) -> None:
     ftfy = pytest.importorskip("ftfy")
-    inert = re.compile(f"[{fix_unicode_mapper.inert_characters(form)}]")
+    inert = re.compile(f"[{normalization_mappers.inert_characters(form)}]")
     letters = [chr(code) for code in range(0x20000) if inert.match(chr(code))]
     chance = random.Random(7)
     lines = ["".join(chance.choices(letters, k=100)) for _ in range(100)]
@@ -278,7 +278,7 @@ def test_simple_lines_become_what_ftfy_makes_of_them(form: str) -> None:
         "".join(chance.choices(chance.sample(characters, 6), k=chance.choice((2, 3, 5, 12))))
         for _ in range(3000)
     ]
-    simple = [line for line in lines if fix_unicode_mapper.simple_line(form).fullmatch(line)]
+    simple = [line for line in lines if normalization_mappers.simple_line(form).fullmatch(line)]
     assert len(simple) > 500
     assert mapped("fix_unicode_mapper", lines, normalization=form) == [
         ftfy.fix_text(line, normalization=form) for line in lines
@@ -315,7 +315,7 @@ def test_a_slow_pattern_is_tried_once_on_each_slow_row() -> None:
     def work(part: Any) -> Any:
         return pattern_replacement.replace_in_rows(Text(part["text"]), pattern, "y")
 
-    worked = bad_rows.work_on(batch, work, lambda pieces: pieces[0])
+    worked = operator_run.work_on(batch, work, lambda pieces: pieces[0])
     assert pattern.slow_tries == ["slow0", "slow5", "slow10", "slow15"]
     assert sorted(worked.reasons) == [0, 5, 10, 15]
     assert worked.result.to_pylist() == [row.replace("x", "y") for row in rows if "slow" not in row]

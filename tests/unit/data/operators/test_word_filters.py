@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from joblens.data.base.operator import OperatorContext
 from joblens.data.registry import lookup as registry
-from joblens.data.texts.special_characters import special_characters
 from joblens.data.texts.word_lists import words_of
+from joblens.data.texts.words import special_characters
 from joblens.model.errors import RecipeError
 from joblens.model.recipes.recipe import OperatorCall
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joblens.data.base import manifests
-from joblens.data.base.rows import LINE, Rows, rows_of, with_column
 from joblens.data.partition import checkpoints
 from joblens.data.partition.checkpoints import KeptFile
+from joblens.data.rows.batch import LINE, Rows, rows_of, with_column
 from joblens.data.rows.partition import PartitionState, changed_mask
 
 TEXTS = st.lists(st.text(max_size=6), min_size=1, max_size=12)

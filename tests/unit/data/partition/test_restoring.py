@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from joblens.data.base import manifests
 from joblens.data.base.job_folder import JobFolder
-from joblens.data.base.rows import rows_of
-from joblens.data.base.tasks import Decide
+from joblens.data.base.messages import Decide
 from joblens.data.partition import checkpoints, restoring
 from joblens.data.partition.checkpoints import DeltaManifest, MaskOfPart, MasksManifest, StageManifest
-from joblens.data.partition.deciding import decide
+from joblens.data.partition.global_operator import decide
 from joblens.data.partition.restoring import Restored
 from joblens.data.partition.worker_context import WorkerContext
+from joblens.data.rows.batch import rows_of
 from joblens.data.rows.partition import PartitionState
 from joblens.model.errors import JoblensError
 from joblens.model.recipes.recipe import OperatorCall, RecipePlan, Stage

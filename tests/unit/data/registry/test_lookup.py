@@ -9,7 +9,7 @@ import pytest
 from joblens.data.base.operator import Filter, GlobalOperator, Mapper, OperatorContext
 from joblens.data.operators import MODULES
 from joblens.data.registry import lookup as registry
-from joblens.data.registry.parameters import type_name
+from joblens.data.registry.lookup import type_name
 from joblens.model.errors import RecipeError, UnknownOperator
 from joblens.model.recipes.recipe import OperatorCall
 
@@ -123,7 +123,7 @@ def test_only_the_modules_of_named_operators_are_imported() -> None:
         "print([m for m in sys.modules if m.startswith('joblens.data.operators.')])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "['joblens.data.operators.text_length_filter']"
+    assert ran.stdout.strip() == "['joblens.data.operators.length_filters']"
 
 
 @pytest.mark.parametrize(

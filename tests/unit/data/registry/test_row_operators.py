@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.data.base.operator import RowErrors
-from joblens.data.base.rows import LINE
 from joblens.data.registry.row_operators import row_operator
-from joblens.data.rows.added_fields import whole_rows
+from joblens.data.rows.batch import LINE, whole_rows
 
 JSON = st.recursive(
     st.none()

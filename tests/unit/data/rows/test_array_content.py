@@ -7,7 +7,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from joblens.data.rows.array_content import content_of
+from joblens.data.partition.checkpoints import content_of
 
 NESTED = pa.struct([("a", pa.list_(pa.string())), ("b", pa.int32())])
 

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 import pytest
 
 from joblens.data.base.operator import RowErrors
-from joblens.data.base.rows import with_column
-from joblens.data.rows.batch_pieces import PIECE_BYTES, is_same_array, mapped_in_pieces, stats_in_pieces
+from joblens.data.rows.batch import with_column
+from joblens.data.rows.partition import PIECE_BYTES, is_same_array, mapped_in_pieces, stats_in_pieces
 
 ROWS = 6000
 

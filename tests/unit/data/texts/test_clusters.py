@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joblens.data.texts.clusters import alone, first_of_cluster, join
+from joblens.data.texts.duplicates import alone, first_of_cluster, join
 
 PAIRS = st.lists(st.tuples(st.integers(0, 29), st.integers(0, 29)), max_size=60)
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from joblens.data.texts.minhash import bands, best_bands, least_values, permutations
+from joblens.data.texts.signatures import bands, best_bands, least_values, permutations
 
 FACTORS, SUMMANDS = permutations(64)
 PRIME = 2**61 - 1

@@ -7,14 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joblens.data.texts.shingles import (
+    Texts,
     Tokens,
+    lowered,
+    only_characters,
     shingled,
     split_at_characters,
     split_at_punctuation,
     split_at_spaces,
     split_by,
+    stripped_bytes,
+    texts_of,
 )
-from joblens.data.texts.text_folding import Texts, lowered, only_characters, stripped_bytes, texts_of
 
 TEXTS = st.lists(st.text(st.sampled_from("ab  .,é数\uff01😀\n\t\x1c\u3000AΣ1٣"), max_size=12), max_size=8)
 WINDOWS = st.integers(1, 4)

@@ -12,7 +12,7 @@ from joblens.engine.life.recovery_plan import (
     plan_recovery,
     requests_of,
 )
-from joblens.model.runs.fitting import Lack
+from joblens.model.runs.plan import Lack
 from joblens.model.runs.run import RaisedRequest
 
 MIB = 1 << 20

@@ -1,7 +1,7 @@
 """Where jobs of a run wait, by what its driver noted."""
 
 from joblens.engine.progress.allocations import ClusterPlaces, TellsWhy
-from joblens.model.clusters.placing import Placed
+from joblens.model.clusters.placement import Placed
 from joblens.model.jobs.job import Placement
 from joblens.model.runs.run import PlaceEnded, PlacesWait, RunEvent, RunFact, WorkPlaced
 

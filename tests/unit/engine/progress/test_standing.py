@@ -1,6 +1,6 @@
 """How a job of a run stands, while the run goes on and when it was ended."""
 
-from joblens.engine.progress.standing import last_stop, standing
+from joblens.engine.progress.progress import last_stop, standing
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.events import StopMode
 from joblens.engine.schedule.replay import restore

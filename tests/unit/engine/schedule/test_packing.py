@@ -3,9 +3,9 @@
 import pytest
 
 from joblens.engine.schedule import backfill
+from joblens.engine.schedule.backfill import FreeCapacity, reserve
 from joblens.engine.schedule.capacity import RunCapacity, Shape, Unfit, unfit
 from joblens.engine.schedule.events import StartAttempt, StateChanged
-from joblens.engine.schedule.packing import FreeCapacity, reserve
 from joblens.engine.schedule.schedule import Schedule
 from tests.unit.engine.plans import GIB, OFFER, Talk, job, plan_of, starts
 from tests.unit.engine.simulated_machine import SimulatedMachine

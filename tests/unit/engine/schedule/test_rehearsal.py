@@ -1,7 +1,7 @@
 """What a dry run says about a run."""
 
 from joblens.engine.schedule.capacity import Choices, RunCapacity
-from joblens.engine.schedule.rehearsal import rehearse
+from joblens.engine.schedule.dry_run import rehearse
 from joblens.engine.schedule.schedule import Schedule
 from joblens.model.runs.plan import Plan
 from tests.unit.engine.plans import job, plan_of

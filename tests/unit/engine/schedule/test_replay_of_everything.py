@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from joblens.engine.schedule.capacity import Choices, RunCapacity
-from joblens.engine.schedule.dataset_table import DatasetState
 from joblens.engine.schedule.events import (
     AttemptBegan,
     AttemptEnded,
@@ -22,6 +21,7 @@ from joblens.engine.schedule.events import (
     RunRecovery,
     StartAttempt,
 )
+from joblens.engine.schedule.job_table import DatasetState
 from joblens.engine.schedule.replay import restore
 from joblens.engine.schedule.schedule import Schedule
 from joblens.model.jobs.job import Status
@@ -39,7 +39,7 @@ from joblens.model.runs.run import (
     UserDataSet,
 )
 from joblens.model.runs.workflow_spec import HashMode, WhenBlockedFails
-from joblens.plan.commands.raised_requests import raised_to
+from joblens.plan.workflows.plan_document import raised_to
 from tests.unit.engine.plans import GIB, handler, job, plan_of
 
 OFFER = RunCapacity(cpus=64, memory_bytes=512 * GIB)

@@ -20,7 +20,7 @@ from joblens.engine.schedule.events import (
     StopMode,
     StopWanted,
 )
-from joblens.engine.schedule.order import GAP, Order
+from joblens.engine.schedule.ready_queue import GAP, Order
 from joblens.engine.schedule.replay import restore
 from joblens.engine.schedule.schedule import Schedule
 from joblens.model.jobs.job import ContainerJob, Status

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from joblens.engine.schedule.capacity import Choices
-from joblens.engine.schedule.dataset_table import DatasetState
+from joblens.engine.schedule.dry_run import rehearse
 from joblens.engine.schedule.events import (
     Command,
     FinalizationEnded,
@@ -16,7 +16,7 @@ from joblens.engine.schedule.events import (
     StopMode,
     StopWanted,
 )
-from joblens.engine.schedule.rehearsal import rehearse
+from joblens.engine.schedule.job_table import DatasetState
 from joblens.engine.schedule.replay import restore
 from joblens.engine.schedule.schedule import Schedule
 from joblens.model.jobs.job import Status

@@ -1,4 +1,4 @@
-from joblens.analysis.slurm.sacct import jobs_of, read_sacct, sacct_header
+from joblens.analysis.slurm.text import jobs_of, read_sacct, sacct_header
 from joblens.model.clusters.slurm import SlurmRow
 
 _FIELDS = ("JobID", "JobName", "State", "ExitCode", "SubmitLine", "Elapsed")

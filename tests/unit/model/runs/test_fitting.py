@@ -1,4 +1,4 @@
-from joblens.model.runs.fitting import Lack, more_than_there_is
+from joblens.model.runs.plan import Lack, more_than_there_is
 
 
 def test_one_of_a_kind_is_told_as_one() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from joblens.model.errors import InputError
-from joblens.model.values.cpu_lists import format_cpu_list, parse_cpu_list
+from joblens.model.values.units import format_cpu_list, parse_cpu_list
 
 
 @pytest.mark.parametrize(

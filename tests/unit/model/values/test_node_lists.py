@@ -1,9 +1,8 @@
 import pytest
 
-from joblens.model.clusters.allocation import Allocation, may_start_tasks, slurm_allocation
+from joblens.model.clusters.allocation import Allocation, expand_node_list, may_start_tasks, slurm_allocation
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Job, Requirements
-from joblens.model.values.node_lists import expand_node_list
 
 
 @pytest.mark.parametrize(

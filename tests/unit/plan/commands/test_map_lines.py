@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.model.errors import InputError
-from joblens.plan.commands.map_lines import Source, mapped_jobs, split_words
+from joblens.plan.commands.command_lines import Source, mapped_jobs, split_words
 
 FILES = {"f.txt": ["one", "two words"], "g.txt": ["1", "2"]}
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.plan.commands import names as names_module
-from joblens.plan.commands.alternations import branches_of
-from joblens.plan.commands.names import Literals, NameIndex, literals_of
+from joblens.plan.commands.names import Literals, NameIndex, branches_of, literals_of
 
 NAMES = st.lists(st.text(alphabet="ab_1.-", min_size=1, max_size=6), max_size=20)
 PIECES = st.sampled_from(

@@ -2,7 +2,7 @@
 
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.run import RaisedRequest
-from joblens.plan.commands.raised_requests import from_the_first_attempt, still_valid, with_raised
+from joblens.plan.workflows.plan_document import from_the_first_attempt, still_valid, with_raised
 from tests.unit.engine.plans import GIB, job, plan_of
 
 PLAN = plan_of(job("a", memory_bytes=GIB, timeout_s=60.0), job("b", memory_bytes=GIB))

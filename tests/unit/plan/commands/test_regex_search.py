@@ -3,8 +3,7 @@ import re
 
 import pytest
 
-from joblens.plan.commands.names import NameIndex
-from joblens.plan.commands.regex_search import search_of
+from joblens.plan.commands.names import NameIndex, search_of
 
 PIECES = (
     *("a", "b", "_", "1", ".", r"\d", r"\w", "[ab]", "[^a]", "(a|b)", "(?:ab|a)", "(a+)", "(?i:A)", r"\b"),

@@ -2,8 +2,7 @@
 
 import pytest
 
-from joblens.plan.commands.parameters import Value
-from joblens.plan.commands.substitution import Slots, Variables, filler, formatted, pattern_of
+from joblens.plan.commands.parameters import Slots, Value, Variables, filler, formatted, pattern_of
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from joblens.model.recipes.recipe import (
     Recipe,
 )
 from joblens.plan.recipes.changes import recipe_changes
-from joblens.plan.recipes.paths import base_dir_of, job_dir_in, with_job
+from joblens.plan.recipes.job_folder import base_dir_of, job_dir_in, with_job
 
 RECIPE = Recipe(
     dataset_path=("/a.jsonl",),

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from joblens.plan.recipes.disk import disk_need
+from joblens.plan.recipes.job_folder import disk_need
 from tests.golden.test_recipe_text import KINDS, MIB, PLAN
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from joblens.model.errors import InputError
 from joblens.model.values.units import GIB, MIB
-from joblens.plan.slurm.amounts import (
+from joblens.plan.workflows.slurm import (
     format_memory,
     format_walltime,
     gpus_in,

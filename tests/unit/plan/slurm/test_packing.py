@@ -10,21 +10,23 @@ from joblens.model.runs.run import SlurmChoice
 from joblens.model.runs.workflow_spec import ActionSpec, ActionType, ExecutionSpec, TriggerType
 from joblens.model.settings import SlurmSettings
 from joblens.model.values.units import GIB, MIB
-from joblens.plan.slurm.packing import (
+from joblens.runners.slurm.packing import (
     MANY,
     NodeRoom,
     Packing,
     choose_packing,
     demand_of,
+    demand_of_plan,
     fits_allocation,
     how_many,
     lead_within,
     room_of,
     size_allocation,
+    slurm_headroom,
+    unused_keys,
+    worker_env,
 )
-from joblens.plan.slurm.terms import Headroom, Terms
-from joblens.plan.slurm.width import demand_of_plan
-from joblens.plan.workflows.slurm_keys import slurm_headroom, unused_keys, worker_env
+from joblens.runners.slurm.terms import Headroom, Terms
 
 ROOM = NodeRoom(partition="main", cpus=16, memory_bytes=64 * GIB, gpus=2, nodes=10, is_default=True)
 HEADROOM = Headroom(memory_bytes=128 * MIB, lead_s=60)

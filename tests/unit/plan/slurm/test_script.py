@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from joblens.model.clusters.placing import PlaceEnding, PlaceState
+from joblens.model.clusters.placement import PlaceEnding, PlaceState
 from joblens.model.clusters.slurm import ENDED_STATES, WAITING_STATES
 from joblens.model.jobs.job import Status
-from joblens.plan.slurm.answers import ending_of, is_for_good, is_mistake, place_state, state_in_notice
-from joblens.plan.slurm.script import allocation_name, array_name, batch_script, job_name, natural
+from joblens.runners.slurm.allocations import ending_of, is_for_good, is_mistake, place_state, state_in_notice
+from joblens.runners.slurm.orders import allocation_name, array_name, batch_script, job_name, natural
 
 
 def test_the_script_becomes_the_worker_after_the_sites_own_lines() -> None:

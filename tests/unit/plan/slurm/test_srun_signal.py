@@ -6,7 +6,7 @@ import pytest
 
 from joblens.model.errors import PlanError
 from joblens.model.runs.workflow_spec import ExecutionSpec
-from joblens.plan.slurm.srun_signal import srun_signal
+from joblens.plan.workflows.slurm import srun_signal
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import SlurmChoice
 from joblens.model.settings import SlurmSettings
 from joblens.model.values.units import GIB, MIB
-from joblens.plan.slurm.terms import (
+from joblens.runners.slurm.terms import (
     AllocationSize,
     Headroom,
     Terms,

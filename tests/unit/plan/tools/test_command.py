@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from joblens.model.errors import ToolError
 from joblens.model.tool import ParameterWay, Tool, ToolParameter
-from joblens.plan.tools.command import fill_command, fill_variables, pass_parameters, whole_cpus
-from joblens.plan.tools.parameters import check_parameters
+from joblens.plan.tools.command import (
+    check_parameters,
+    fill_command,
+    fill_variables,
+    pass_parameters,
+    whole_cpus,
+)
 
 ENVIRONMENT = Tool(name="t", parameters=ParameterWay.ENVIRONMENT)
 ARGUMENTS = Tool(name="t", parameters=ParameterWay.ARGUMENTS)

@@ -2,10 +2,10 @@
 
 from msgspec import structs
 
-from joblens.model.jobs.run_link import FileStamp
+from joblens.model.jobs.job import FileStamp
 from joblens.model.runs.plan import Plan, PlannedDataset
 from joblens.model.runs.workflow_spec import DatasetSpec, FileSpec, HashMode, UserDataSpec
-from joblens.plan.workflows.changes import FilesNow, LastSuccess, command_digest, jobs_to_run_again
+from joblens.plan.workflows.selection import FilesNow, LastSuccess, command_digest, jobs_to_run_again
 from tests.unit.plan.builders import job, planned, workflow
 
 FILES = tuple(FileSpec(name=name, path=f"{name}.txt") for name in ("raw", "mid", "end"))

@@ -2,12 +2,12 @@
 
 import pytest
 
-from joblens.app.workflows.loading import LoadedSpec, loaded_run
+from joblens.app.workflows.loader import LoadedSpec, loaded_run
 from joblens.model.errors import SpecError
 from joblens.model.jobs.containers import apptainer_words
 from joblens.model.jobs.job import ContainerJob
 from joblens.model.runs.run import Run
-from joblens.plan.workflows.changes import command_digest
+from joblens.plan.workflows.selection import command_digest
 
 
 def load(text: str, form: str = "yaml") -> LoadedSpec:

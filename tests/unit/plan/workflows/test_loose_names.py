@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from joblens.model.runs.workflow_spec import FileSpec, JobSpec, WorkflowSpec
+from joblens.plan.workflows.checks import loose_names
 from joblens.plan.workflows.expansion import make_plan
-from joblens.plan.workflows.loose_names import loose_names
 
 
 def told(*, command: str = "x", parameters: dict[str, Any] | None = None, **fields: Any) -> list[str]:

@@ -5,7 +5,7 @@ from joblens.model.runs.workflow_spec import (
     RetryRule,
     UserDataSpec,
 )
-from joblens.plan.workflows.settling import pack_plan, unpack_plan
+from joblens.plan.workflows.plan_document import pack_plan, unpack_plan
 from tests.unit.plan.builders import job, planned, workflow
 
 WORKFLOW = workflow(

@@ -2,7 +2,7 @@
 
 from joblens.model.runs.plan import Plan, PlannedAction, PlannedJob
 from joblens.model.runs.workflow_spec import ActionSpec, ActionType, TriggerType
-from joblens.plan.workflows.stages import jobs_by_kind, stages_of
+from joblens.plan.workflows.graph import jobs_by_kind, stages_of
 
 
 def plan_of(*depends_on: tuple[int, ...], actions: tuple[PlannedAction, ...] = ()) -> Plan:

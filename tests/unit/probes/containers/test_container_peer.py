@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.probes.containers.http import peer_pid
+from joblens.probes.containers.api import peer_pid
 
 _LISTENS = """
 import socket, sys

@@ -1,6 +1,6 @@
 """Counters in the form in which Docker tells them, on either kind of control groups."""
 
-from joblens.probes.containers.counters import counters_of
+from joblens.probes.containers.info import counters_of
 
 V2 = {
     "cpu_stats": {

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from joblens.model.errors import ContainerError
-from joblens.probes.cgroup.process_groups import groups_of_process
-from joblens.probes.containers.api import connect
-from joblens.probes.containers.http import message_of
+from joblens.probes.cgroup.layout import groups_of_process
+from joblens.probes.containers.api import connect, message_of
 from joblens.probes.containers.info import info_of
 
 RAW = {

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from joblens.model.jobs.sample import GpuReading
-from joblens.probes.gpu.drm import DrmDriver
-from joblens.probes.gpu.drm_fdinfo import parse_fdinfo, read_clients
+from joblens.probes.gpu.attribution import GpuFollower
+from joblens.probes.gpu.drm import DrmDriver, parse_fdinfo, read_clients
 from joblens.probes.gpu.drm_sysfs import Card, find_cards, read_card
-from joblens.probes.gpu.following import GpuFollower
 from tests.unit.probes.gpu_trees import GpuTree
 
 MIB = 2**20

@@ -7,10 +7,9 @@ import pytest
 
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.sample import GpuReading
-from joblens.probes.gpu import nvml_calls
-from joblens.probes.gpu.following import GpuFollower, JobGpus
+from joblens.probes.gpu import nvml, nvml_calls
+from joblens.probes.gpu.attribution import GpuFollower, JobGpus
 from joblens.probes.gpu.nvml import NvmlDriver
-from joblens.probes.proc import pid_namespace
 from tests.unit.probes.nvml_fake import NOT_SUPPORTED, FakeGpu, FakeNvml, NVMLError
 
 BEGIN_US = 1_700_000_000_000_000
@@ -408,12 +407,12 @@ def test_numbers_of_our_own_namespace_are_ours(tmp_path_factory: pytest.TempPath
     proc = tmp_path_factory.mktemp("proc")
     (proc / "self" / "ns").mkdir(parents=True)
     (proc / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
-    assert pid_namespace.foreign_pids([4_000_001], str(proc)) == ""
+    assert nvml.foreign_pids([4_000_001], str(proc)) == ""
     (proc / "self" / "ns" / "pid").unlink()
     (proc / "self" / "ns" / "pid").symlink_to("pid:[4026532201]")
     (proc / "12").mkdir()
-    assert pid_namespace.foreign_pids([12], str(proc)) == ""
-    assert "namespace" in pid_namespace.foreign_pids([12, 4_000_001], str(proc))
+    assert nvml.foreign_pids([12], str(proc)) == ""
+    assert "namespace" in nvml.foreign_pids([12, 4_000_001], str(proc))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from joblens.model.jobs.sample import GpuReading
-from joblens.probes.gpu.following import GpuFollower
+from joblens.probes.gpu.attribution import GpuFollower
 from joblens.probes.gpu.nvml import NvmlDriver
 from tests.unit.probes.gpu_trees import FIXTURES
 from tests.unit.probes.nvml_fake import RecordedNvml

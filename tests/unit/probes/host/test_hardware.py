@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.probes.host.hardware import parse_cpu_model, read_hardware, system_name
+from joblens.probes.host.machine_load import parse_cpu_model, read_hardware, system_name
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-from joblens.probes.memory.files import (
+from joblens.probes.cgroup.memory_detail import (
     parse_numa_v1,
     parse_numa_v2,
     parse_rollup,
 )
-from joblens.probes.proc.proc_files import PAGE_BYTES
+from joblens.probes.proc.kernel_files import PAGE_BYTES
 
 _ROLLUP = b"""556a70a15000-7ffcf39e6000 ---p 00000000 00:00 0                          [rollup]
 Rss:                1740 kB

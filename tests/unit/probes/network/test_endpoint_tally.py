@@ -1,7 +1,7 @@
 from typing import Any
 
 from joblens.model.jobs.details import Endpoint
-from joblens.probes.network.endpoint_tally import EndpointTally
+from joblens.probes.network.endpoints import EndpointTally
 from joblens.probes.network.socket_dump import SocketSeen, filter_for
 
 HERE, THERE = "10.0.0.1", "10.0.0.2"

@@ -4,19 +4,19 @@ import struct
 
 import pytest
 
-from joblens.probes.network import traffic_code, traffic_program
-from joblens.probes.network.bpf import EGRESS, INGRESS
+from joblens.probes.network import cgroup_network, traffic_program
+from joblens.probes.network.cgroup_network import EGRESS, INGRESS
 
 
 @pytest.mark.parametrize("direction", [INGRESS, EGRESS])
 @pytest.mark.parametrize("counters", [0, 7, 0x01020304])
 def test_what_is_loaded_is_what_its_source_says(counters: int, direction: int) -> None:
-    assert traffic_code.program(counters, direction) == traffic_program.program(counters, direction)
+    assert cgroup_network.program(counters, direction) == traffic_program.program(counters, direction)
 
 
 def test_each_counter_is_read_where_it_is_counted() -> None:
     received, sent = struct.pack("=5Q24x", 1, 2, 3, 4, 5), struct.pack("=5Q24x", 6, 7, 8, 9, 10)
-    starts = traffic_code.STARTS
+    starts = cgroup_network.STARTS
     value = received + sent if starts[INGRESS] < starts[EGRESS] else sent + received
-    assert len(value) == traffic_code.VALUE_BYTES
-    assert list(traffic_code.parse_counters(value).values()) == list(range(1, 11))
+    assert len(value) == cgroup_network.VALUE_BYTES
+    assert list(cgroup_network.parse_counters(value).values()) == list(range(1, 11))

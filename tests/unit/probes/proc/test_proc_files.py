@@ -15,7 +15,7 @@ from joblens.probes.host.machine_load import (
     parse_meminfo,
     read_host,
 )
-from joblens.probes.proc.proc_files import (
+from joblens.probes.proc.kernel_files import (
     PAGE_BYTES,
     USEC_PER_TICK,
     parse_io,

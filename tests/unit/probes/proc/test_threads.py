@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from joblens.model.jobs.details import ThreadTable
-from joblens.model.values.cpu_lists import format_cpu_list
+from joblens.model.values.units import format_cpu_list
 from joblens.probes.proc import threads
-from joblens.probes.proc.thread_files import (
+from joblens.probes.proc.threads import (
     Scheduling,
+    ThreadsProbe,
     parse_sched,
     parse_schedstat,
     parse_switches,
     parse_thread_stat,
 )
-from joblens.probes.proc.threads import ThreadsProbe
 
 _STAT = (
     b"812 (a (odd) name) R 1 812 812 0 -1 4194304 10 0 0 0 %d %d 0 0 20 0 2 0 %d "

@@ -13,16 +13,14 @@ import pytest
 
 from joblens.probes.provenance.program_files import (
     find_program,
+    is_python,
+    packages_of,
     program_paths,
+    python_path_folders,
+    python_version,
     sha256_of,
     starting_words,
     version_of,
-)
-from joblens.probes.provenance.python_packages import (
-    is_python,
-    packages_of,
-    python_path_folders,
-    python_version,
 )
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.probes.provenance.repository import find_repository, parse_packed, parse_remote
-from joblens.probes.provenance.repository_changes import AskedChanges
+from joblens.probes.provenance.repository import AskedChanges, find_repository, parse_packed, parse_remote
 
 
 def git(folder: Path, *words: str) -> str:

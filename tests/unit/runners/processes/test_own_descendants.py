@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from joblens.runners.processes.own_descendants import OwnDescendants
+from joblens.runners.ray.cluster import OwnDescendants
 from tests.conftest import wait_until
 
 PARENT = "import subprocess; one = subprocess.Popen(['sleep', '60']); print(one.pid, flush=True); one.wait()"

@@ -3,7 +3,7 @@
 import pytest
 
 from joblens.model.errors import InputError
-from joblens.runners.ray.address import meant_address
+from joblens.runners.ray.backend import meant_address
 
 
 @pytest.mark.parametrize("address", ["head.example:6379", "10.0.0.1:6379", "[fd00::1]:6379", "auto"])

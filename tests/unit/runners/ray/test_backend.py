@@ -9,7 +9,7 @@ from joblens.model.errors import InputError, MissingExtra
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import RunOptions
 from joblens.model.settings import Settings
-from joblens.ports.pilot_workers import WorkerConfigWriter
+from joblens.ports.workers import WorkerConfigWriter
 from joblens.runners.ray.backend import RayPlacer
 
 

@@ -1,7 +1,7 @@
 """Which jobs go to Ray in one task."""
 
-from joblens.runners.ray.bundles import Bundling
 from joblens.runners.ray.messages import Need, Wanted
+from joblens.runners.ray.requirements import Bundling
 
 ONE = Need()
 TWO_AT_ONCE = {ONE: 2}

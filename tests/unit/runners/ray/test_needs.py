@@ -5,7 +5,7 @@ import pytest
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Requirements
 from joblens.runners.ray.messages import Need, NodeOffer
-from joblens.runners.ray.needs import lack_of, need_of, read_resources, why_waiting, width_of
+from joblens.runners.ray.requirements import lack_of, need_of, read_resources, why_waiting, width_of
 
 GIB = 1 << 30
 SMALL = NodeOffer(node_id="a", cpus=4, memory_bytes=8 * GIB)

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from joblens.runners.nodes.messages import Ended, line_of
+from joblens.runners.nodes.listener import Ended, line_of
 from joblens.runners.ray import task as ray_task
 from joblens.runners.ray.messages import Begun, Errand, Finished, Need
 from joblens.runners.ray.task import without_rays_malloc

@@ -2,12 +2,19 @@
 
 from msgspec.structs import replace
 
-from joblens.model.clusters.placing import PlacementRequest
-from joblens.model.clusters.preview import ALLOCATION, ARRAY, JOB, WORKER, PlannedRequest, PreviewStep
+from joblens.model.clusters.placement import (
+    ALLOCATION,
+    ARRAY,
+    JOB,
+    WORKER,
+    PlacementRequest,
+    PlannedRequest,
+    PreviewStep,
+)
 from joblens.model.runs.plan import Plan, PlannedAction
 from joblens.model.runs.run import SlurmChoice
 from joblens.model.runs.workflow_spec import ActionSpec, ActionType, TriggerType
-from joblens.plan.workflows.stages import stages_of
+from joblens.plan.workflows.graph import stages_of
 from joblens.runners.slurm.dry_run import SlurmDrafts, planned_request
 from tests.unit.runners.slurm.test_orders import Answers, job, orders_of
 

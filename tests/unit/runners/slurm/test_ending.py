@@ -5,7 +5,7 @@ import pwd
 
 import pytest
 
-from joblens.runners.slurm.ending import state_of_ending, user_name
+from joblens.runners.slurm.allocations import state_of_ending, user_name
 
 _NOTICE = "slurmstepd-n1: error: *** JOB 10 ON n1 CANCELLED AT 2026-11-16T13:22:16 ***"
 

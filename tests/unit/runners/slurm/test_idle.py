@@ -1,7 +1,6 @@
-from joblens.model.clusters.placing import Placed, PlaceState
+from joblens.model.clusters.placement import Placed, PlaceState
 from joblens.model.jobs.job import Placement
-from joblens.runners.slurm.allocations import LivePlace
-from joblens.runners.slurm.idle import IdleAllocations
+from joblens.runners.slurm.allocations import IdleAllocations, LivePlace
 
 WIDE = ("wide", "any")
 

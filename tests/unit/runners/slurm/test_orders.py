@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from joblens.model.clusters.placing import Placed, PlacementRequest, PlaceState
+from joblens.model.clusters.placement import Placed, PlacementRequest, PlaceState
 from joblens.model.clusters.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
 from joblens.model.errors import PlanError
 from joblens.model.jobs.job import Placement, Requirements

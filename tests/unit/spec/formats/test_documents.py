@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from joblens.model.errors import InputError
 from joblens.spec.editing.edit import same_value
-from joblens.spec.formats import yaml_lines
+from joblens.spec.formats import yaml_reader
 from joblens.spec.formats.documents import FORMATS, Mark, Path, format_of, read_document
 
 SPECS = os.path.join(os.path.dirname(__file__), "..", "..", "..", "fixtures", "specs")
@@ -152,7 +152,7 @@ def test_a_format_that_is_not_known_is_refused() -> None:
 
 
 def test_aliases_are_counted_not_the_nodes_a_large_file_really_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_lines, "MOST_NODES", 100)
+    monkeypatch.setattr(yaml_reader, "MOST_NODES", 100)
     assert len(read_document("- {a: 1, b: 2}\n" * 1000, "yaml").value) == 1000
     assert read_document("- &one {a: 1, b: 2}\n" + "- *one\n" * 20, "yaml").problems == ()
     assert (

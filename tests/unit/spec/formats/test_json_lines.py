@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.spec.editing.edit import same_value
-from joblens.spec.formats.json_lines import parse_json, parse_json5
-from joblens.spec.formats.json_tree import json_tree
+from joblens.spec.formats.json_reader import json_tree, parse_json, parse_json5
 from joblens.spec.formats.positions import Mark, value_of
 
 plain = st.recursive(

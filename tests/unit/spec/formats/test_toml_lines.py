@@ -3,7 +3,7 @@
 import pytest
 
 from joblens.spec.formats.positions import Mark, Path
-from joblens.spec.formats.toml_lines import parse_toml
+from joblens.spec.formats.toml_reader import parse_toml
 
 TEXT = '''\
 # top

@@ -7,8 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.spec.formats import yaml_lines
-from joblens.spec.formats.yaml_lines import Mark, Path, parse_yaml
+from joblens.spec.formats import yaml_reader
+from joblens.spec.formats.yaml_reader import Mark, Path, parse_yaml
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_is_wrong_is_told_with_its_line(text: str, line: int, words: str) -
 
 
 def test_a_small_file_cannot_stand_for_an_endless_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_lines, "MOST_NODES", 10_000)
+    monkeypatch.setattr(yaml_reader, "MOST_NODES", 10_000)
     levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     document = parse_yaml("\n".join(levels))

@@ -4,9 +4,9 @@ import pytest
 from msgspec import structs
 
 from joblens.spec.keys.kinds import Kind, Wrong
-from joblens.spec.keys.section_reader import SectionReader
+from joblens.spec.keys.readers import SectionReader
 from joblens.spec.keys.table import NoEffect, Section, flag, key, section
-from joblens.spec.keys.warnings import find_key_warnings
+from joblens.spec.keys.unknown import find_key_warnings
 from joblens.spec.keys.workflow import SECTIONS
 from joblens.spec.workflows.file import read_workflow
 
@@ -69,7 +69,7 @@ def test_a_section_may_tolerate_unknown_keys_with_a_warning(monkeypatch: pytest.
     with pytest.raises(Wrong):
         SectionReader(strict, dict, {})({"enabeld": 1})
     monkeypatch.setitem(SECTIONS, "resource_monitor", table)
-    from joblens.spec.keys import warnings as key_warnings
+    from joblens.spec.keys import unknown as key_warnings
 
     key_warnings._watched.cache_clear()
     try:

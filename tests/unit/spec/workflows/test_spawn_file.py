@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from joblens.spec.workflows.spawn_file import read_spawn
+from joblens.spec.workflows.file import read_spawn
 
 
 def test_a_batch_is_a_mapping_or_a_list_of_jobs() -> None:

@@ -17,7 +17,7 @@ from joblens.model.jobs.sample import (
     Sample,
 )
 from joblens.stores.samples.blocks import decode_block, encode_block
-from joblens.stores.samples.single_samples import decode_sample, encode_sample
+from joblens.stores.sqlite.sample_tables import decode_sample, encode_sample
 from tests.unit.stores.sample_series import busy_series, gpu_series
 
 # Written by a joblens that knew one table only, from the series that is still made today.

@@ -6,8 +6,7 @@ import pytest
 from msgspec import structs
 
 from joblens.model.errors import FormatError, StoreError
-from joblens.stores.sinks.time_series import OwnJob, read_host_series, read_time_series
-from joblens.stores.sinks.time_series_db import write_time_series
+from joblens.stores.sinks.time_series import OwnJob, read_host_series, read_time_series, write_time_series
 from tests.unit.stores.sample_series import busy_series
 from tests.unit.stores.sinks.test_history_jsonl import ended_record
 

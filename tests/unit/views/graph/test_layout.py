@@ -4,10 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.model.runs.plan import Plan, PlannedJob
-from joblens.views.graph.drawing import MOST_BOXES, Grouping, drawing_of, fitting_drawing
-from joblens.views.graph.layout import BOX_HEIGHT, lay_out
-from joblens.views.graph.svg import render_svg
-from joblens.views.graph.text import render_graph, render_mermaid
+from joblens.views.graph.svg import BOX_HEIGHT, lay_out, render_svg
+from joblens.views.graph.text import (
+    MOST_BOXES,
+    Grouping,
+    drawing_of,
+    fitting_drawing,
+    render_graph,
+    render_mermaid,
+)
 
 
 @st.composite

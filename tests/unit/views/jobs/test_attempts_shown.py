@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Record, Status
-from joblens.model.jobs.run_link import RunLink
+from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Record, RunLink, Status
 from joblens.views.jobs.history import render_history
 from joblens.views.jobs.labels import attempt_of, name_with_attempt
 from joblens.views.jobs.running import render_running

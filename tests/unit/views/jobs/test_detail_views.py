@@ -6,11 +6,11 @@ from msgspec import structs
 from joblens.model.jobs.details import ContainerFacts, Details, Endpoint, EndpointTable
 from joblens.model.jobs.job import Job, Record, Status
 from joblens.model.values.units import MIB
-from joblens.views.jobs.detail_look import Look, nothing
-from joblens.views.jobs.gpu_details import container_pairs
-from joblens.views.jobs.job_details import render_part
-from joblens.views.jobs.profile_stats import render_profile_statistics
+from joblens.views.jobs.devices import container_pairs
+from joblens.views.jobs.labels import Look, nothing
+from joblens.views.jobs.resources import render_part
 from joblens.views.jobs.show import render_show
+from joblens.views.jobs.stats import render_profile_statistics
 from joblens.views.text.style import PLAIN
 from tests.unit.analysis.records import START_US, a_record, a_sample
 

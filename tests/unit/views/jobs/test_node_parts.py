@@ -1,6 +1,6 @@
 from joblens.model.jobs.details import NodePart, NodeTable
 from joblens.model.jobs.job import Usage
-from joblens.views.jobs.node_parts import node_lines
+from joblens.views.jobs.resources import node_lines
 from joblens.views.text.style import Palette
 
 MIB = 1 << 20

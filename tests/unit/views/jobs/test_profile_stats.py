@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from joblens.analysis.numbers.profile_statistics import aggregate_profiles
-from joblens.views.jobs.profile_stats import render_profile_statistics
+from joblens.views.jobs.stats import render_profile_statistics
 from joblens.views.text.style import PLAIN
 
 LONG = {

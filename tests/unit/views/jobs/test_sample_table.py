@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from joblens.model.jobs.sample import Sample
-from joblens.views.jobs.sample_table import SampleTable
+from joblens.views.jobs.metrics import SampleTable
 from joblens.views.text.style import PLAIN
 from tests.golden.gpu_job import gpu_samples
 from tests.integration.past_jobs import MIB, START_US

@@ -3,8 +3,8 @@
 from joblens.model.jobs.details import Details, MemoryDepth, ThreadTable, ThreadUse
 from joblens.model.jobs.job import Job, Outcome, Record, Status, Usage
 from joblens.model.jobs.sample import Sample
-from joblens.views.jobs.detail_look import Look
-from joblens.views.jobs.job_details import parts_known, render_part
+from joblens.views.jobs.labels import Look
+from joblens.views.jobs.resources import parts_known, render_part
 from joblens.views.text.style import PLAIN
 
 _JOB = Job(uuid="3f8a21b2-c4d5-4e6f-a7b8-c9d0e1f2a3b4", argv=("true",), created_at_us=1)

@@ -1,12 +1,12 @@
 import pytest
 
-from joblens.analysis.numbers.energy import with_co2
-from joblens.analysis.numbers.reasons import NO_GRID_FACTOR, NOT_MEASURED
+from joblens.analysis.numbers.attribution import with_co2
+from joblens.analysis.numbers.rates import NO_GRID_FACTOR, NOT_MEASURED
 from joblens.model.jobs.job import USAGE_NUMBERS, Usage
 from joblens.views.jobs.history import exact_memory
 from joblens.views.jobs.labels import compact_memory
-from joblens.views.jobs.usage import USAGE_NUMBERS as VIEW_NUMBERS
-from joblens.views.jobs.usage import render_usage
+from joblens.views.jobs.resources import USAGE_NUMBERS as VIEW_NUMBERS
+from joblens.views.jobs.resources import render_usage
 from joblens.views.text.style import PLAIN
 
 MIB = 1 << 20

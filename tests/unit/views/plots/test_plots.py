@@ -12,20 +12,26 @@ pytest.importorskip("plotly")
 import plotly.graph_objects as go
 from msgspec import structs
 
-from joblens.analysis.charts.gantt import PlotJob, gantt_of
-from joblens.analysis.charts.machine_use import use_of_run
-from joblens.analysis.charts.plot_series import HostSeries, JobSeries, PlotSource, extremes_of
+from joblens.analysis.charts.gantt import PlotJob, gantt_of, use_of_run
+from joblens.analysis.charts.series import HostSeries, JobSeries, PlotSource, extremes_of
 from joblens.model.jobs.job import Requirements, Status
 from joblens.model.runs.run import JobResult, RunStarted
 from joblens.model.values.units import GIB, MIB
-from joblens.views.plots.chart import BarPanel, Chart, Line, LinePanel, SpanPanel, shortened
-from joblens.views.plots.gantt_chart import gantt_chart
-from joblens.views.plots.gantt_svg import gantt_svg, ticks
+from joblens.views.plots.chart import (
+    BarPanel,
+    Chart,
+    Line,
+    LinePanel,
+    SpanPanel,
+    memory_scale,
+    round_axis,
+    shortened,
+    time_scale,
+)
+from joblens.views.plots.gantt import gantt_chart, gantt_svg, ticks
 from joblens.views.plots.job_charts import MOST_CURVES, cpu_chart, job_chart, memory_chart, summary_chart
 from joblens.views.plots.matplotlib_pictures import picture
-from joblens.views.plots.plotly_figure import plotly_figure
-from joblens.views.plots.plotly_page import plotly_page
-from joblens.views.plots.scales import memory_scale, round_axis, time_scale
+from joblens.views.plots.plotly_page import plotly_figure, plotly_page
 from tests.unit.analysis.charts.test_gantt import OWNER, SECOND, T0, event
 
 NASTY = '</script><b>$x$ & "y" 日本\x1b[31m\ud800'

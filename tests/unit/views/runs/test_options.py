@@ -1,4 +1,4 @@
-from joblens.views.runs.options import changed_options
+from joblens.views.runs.diff import changed_options
 
 
 def test_options_that_differ_are_told_by_the_names_they_are_given_by() -> None:

@@ -1,7 +1,7 @@
 from typing import Any
 
 from joblens.model.jobs.sample import Sample
-from joblens.views.text.curves import last_known, points
+from joblens.views.text.charts import last_known, points
 
 MIB = 1 << 20
 

@@ -1,7 +1,7 @@
 """Curves of running jobs, looked at again and again."""
 
 from joblens.model.jobs.sample import Sample
-from joblens.views.text.curves import KnownCurves, points
+from joblens.views.text.charts import KnownCurves, points
 
 
 def _sample(at_s: int) -> Sample:

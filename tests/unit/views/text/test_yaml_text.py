@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from joblens.spec.formats.yaml_lines import parse_yaml
+from joblens.spec.formats.yaml_reader import parse_yaml
 from joblens.views.text.yaml_text import yaml_lines
 
 TEXTS = st.one_of(

@@ -1,5 +1,5 @@
 -- Sums over all ended jobs, kept up to date with every outcome, so that no question reads them all.
--- Filled from the jobs that are there already by joblens.stores.sqlite.rollup.
+-- Filled from the jobs that are there already by joblens.stores.sqlite.statistics.
 
 CREATE TABLE rollup (
     tool TEXT NOT NULL,

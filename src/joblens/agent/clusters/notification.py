@@ -1,0 +1,180 @@
+"""Notification of workers about the tickets of a run, by a broker or by a cluster that starts them."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from joblens.model.clusters.placement import PlacementRequest
+from joblens.model.errors import JoblensError
+from joblens.model.jobs.job import Status
+from joblens.model.values.labels import queue_and_label
+
+Tickets = Sequence[tuple[str, str]]  # (uuid, queue) of each
+
+
+class RunCalling(Protocol):
+    """All on the loop, and at once."""
+
+    def start(self) -> None: ...
+
+    def call(self, parcels: Sequence[PlacementRequest]) -> None:
+        """Their tickets are in the store."""
+        ...
+
+    def follow(self, parcels: Sequence[PlacementRequest]) -> None:
+        """What an earlier driver had queued, and workers may have."""
+        ...
+
+    def is_now(self, uuid: str, status: Status) -> None:
+        """Of one that was called for, whenever that changes."""
+        ...
+
+    def remind(self) -> None:
+        """Every few seconds, while jobs are under way."""
+        ...
+
+    def withdraw(self, uuid: str) -> None:
+        """Nobody is to come for it any more."""
+        ...
+
+    def ask_for_nodes(self, action: int) -> None: ...
+
+    def close(self, *, is_over: bool) -> None: ...
+
+    def wait(self) -> None:
+        """Until it has closed, which may take a cluster its time. Nothing of the run depends on it."""
+        ...
+
+
+class WorkerCall(Protocol):
+    """Who tells workers. Both may raise BrokerError or SupervisorError: workers find jobs by themselves."""
+
+    def ring(self, tickets: Tickets) -> None: ...
+
+    def remind(self) -> None:
+        """While jobs wait: a worker that is started for jobs and has died is started again."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Ringing:
+    """RunCalling. A broker that is away takes seconds to say so; nothing waits for it."""
+
+    def __init__(self, call: WorkerCall, warn: Callable[[str], None]) -> None:
+        """`warn` is called on a thread of its own."""
+        self._call = call
+        self._warn = warn
+        self._changed = threading.Condition()
+        self._tickets: list[tuple[str, str]] = []
+        self._is_reminder_due = self._is_closed = self._has_told = False
+        self._thread = threading.Thread(target=self._run, name="joblens-ringer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def call(self, parcels: Sequence[PlacementRequest]) -> None:
+        with self._changed:
+            self._tickets += [(parcel.uuid, parcel.queue) for parcel in parcels]
+            self._changed.notify()
+
+    def follow(self, parcels: Sequence[PlacementRequest]) -> None:
+        self.call(parcels)
+
+    def is_now(self, uuid: str, status: Status) -> None:
+        pass
+
+    def remind(self) -> None:
+        with self._changed:
+            self._is_reminder_due = True
+            self._changed.notify()
+
+    def withdraw(self, uuid: str) -> None:
+        pass  # a worker that hears of it finds no ticket
+
+    def ask_for_nodes(self, action: int) -> None:
+        pass  # workers are started by people
+
+    def close(self, *, is_over: bool) -> None:
+        """Without waiting for a broker that does not answer."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+
+    def wait(self) -> None:
+        pass  # a broker that does not answer is not waited for
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._tickets or self._is_reminder_due or self._is_closed):
+                    self._changed.wait()
+                if self._is_closed and not self._tickets:
+                    break
+                tickets, self._tickets = self._tickets, []
+                self._is_reminder_due = False
+            try:
+                if tickets:
+                    self._call.ring(tickets)
+                else:
+                    self._call.remind()
+                self._has_told = False
+            except JoblensError as error:
+                if not self._has_told:
+                    self._has_told = True
+                    self._warn(f"{error}; jobs are queued all the same, and workers find them in the store")
+        self._call.close()
+
+
+class CallingByLabel:
+    """RunCalling on a cluster, which starts workers without a label: jobs with one are for others. Nothing is
+    begun for those before there is such a job; jobs may add some at any time."""
+
+    def __init__(self, cluster: RunCalling, workers: RunCalling) -> None:
+        self._cluster = cluster
+        self._workers = workers
+        self._has_begun_workers = False
+
+    def start(self) -> None:
+        self._cluster.start()
+
+    def call(self, parcels: Sequence[PlacementRequest]) -> None:
+        self._cluster.call([parcel for parcel in parcels if not _has_label(parcel)])
+        if labelled := self._for_workers(parcels):
+            self._workers.call(labelled)
+
+    def follow(self, parcels: Sequence[PlacementRequest]) -> None:
+        self._cluster.follow([parcel for parcel in parcels if not _has_label(parcel)])
+        if labelled := self._for_workers(parcels):
+            self._workers.follow(labelled)
+
+    def _for_workers(self, parcels: Sequence[PlacementRequest]) -> list[PlacementRequest]:
+        labelled = [parcel for parcel in parcels if _has_label(parcel)]
+        if labelled and not self._has_begun_workers:
+            self._has_begun_workers = True
+            self._workers.start()
+        return labelled
+
+    def is_now(self, uuid: str, status: Status) -> None:
+        self._cluster.is_now(uuid, status)
+
+    def remind(self) -> None:
+        self._cluster.remind()
+
+    def withdraw(self, uuid: str) -> None:
+        self._cluster.withdraw(uuid)
+
+    def ask_for_nodes(self, action: int) -> None:
+        self._cluster.ask_for_nodes(action)
+
+    def close(self, *, is_over: bool) -> None:
+        if self._has_begun_workers:
+            self._workers.close(is_over=is_over)
+        self._cluster.close(is_over=is_over)
+
+    def wait(self) -> None:
+        self._cluster.wait()
+
+
+def _has_label(parcel: PlacementRequest) -> bool:
+    return bool(queue_and_label(parcel.queue)[1])

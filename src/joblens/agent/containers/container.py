@@ -1,0 +1,472 @@
+"""Container of a job, as its client handles it: created, its streams carried, its numbers read, removed;
+and what an engine's refusal means.
+
+Nothing here blocks: the client has to hear signals and the container's end at any time. What its reader has
+not taken yet is held back; beyond a bound the engine is not read either, so that the container waits.
+"""
+
+import fcntl
+import glob
+import os
+import resource
+import select
+import socket
+import struct
+import termios
+import time
+from typing import Any
+
+from msgspec.structs import replace
+
+from joblens.agent.containers.protocol import (
+    ContainerNote,
+    ContainerOrder,
+    body_for,
+    is_terminal_job,
+    write_note,
+)
+from joblens.model.errors import ContainerError, ProbeError
+from joblens.probes.cgroup.probe import CgroupProbe
+from joblens.probes.containers.api import ContainerApi, connect
+from joblens.probes.containers.info import JOB_LABEL, ContainerInfo, description
+from joblens.probes.proc.kernel_files import USEC_PER_TICK, parse_stat
+
+REFUSED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
+
+# runc, crun and the engines above them, in small letters: what they say only of the program to be run.
+_OF_THE_PROGRAM = ("exec: ", "executable", "to invoke a command that")
+
+
+def code_for(text: str) -> int:
+    """As the engines' own command lines end. A missing device or folder is 'no such file', too."""
+    said = text.lower()
+    if not any(words in said for words in _OF_THE_PROGRAM):
+        return REFUSED
+    if "not found" in said or "no such file" in said:
+        return NOT_FOUND
+    if "permission denied" in said or "is a directory" in said or "not a regular file" in said:
+        return NOT_EXECUTABLE
+    return REFUSED
+
+
+def why_refused(text: str) -> str:
+    """What an engine's words mean, where they do not say it; '' for most."""
+    if "device driver" in text and "gpu" in text:
+        return ": there is no NVIDIA runtime here (nvidia-container-toolkit)"
+    return ""
+
+
+_HELD_BACK_AT_MOST = 1 << 18
+_PIECE = 1 << 16
+_PIPE_BUF = 4096  # a pipe that takes anything takes so much at once
+_FRAME_HEAD = 8
+
+
+class ContainerStreams:
+    """`is_terminal`: input and output are one terminal's, and no frames divide them."""
+
+    def __init__(self, stream: socket.socket, first: bytes, *, is_terminal: bool) -> None:
+        self._stream = stream
+        self._stream.setblocking(False)
+        self._is_terminal = is_terminal
+        self._undivided = bytearray(first)  # read from the engine, not looked at yet
+        self._to_show = {1: bytearray(), 2: bytearray()}
+        self._to_send = bytearray()
+        self._takes_input = True
+        self.engine_has_hung_up = False
+        self.reader_has_left = False  # of something that it printed
+        self._modes: list[object] | None = None
+        if is_terminal:
+            self._take_keys_one_by_one()
+        self._divide()
+
+    def register(self, poll: select.poll) -> None:
+        """What is to be waited for now."""
+        waiting = sum(len(held) for held in self._to_show.values())
+        events = select.POLLIN if waiting < _HELD_BACK_AT_MOST else 0
+        events |= select.POLLOUT if self._to_send else 0
+        if self.engine_has_hung_up:
+            self._takes_input = False
+        else:
+            poll.register(self._stream, events)
+        if self._takes_input and not self._to_send:
+            poll.register(0, select.POLLIN)
+        for place, held in self._to_show.items():
+            if held:
+                poll.register(place, select.POLLOUT)
+
+    def serve(self, ready: dict[int, int]) -> bytes:
+        """Carries on what can be carried on; -> keys that were typed."""
+        typed = b""
+        if self._stream.fileno() in ready:
+            self._send()
+            self._receive()
+        if 0 in ready:
+            typed = self._read_input()
+        for place, held in self._to_show.items():
+            if held and place in ready:
+                self._show(place, held)
+        return typed
+
+    @property
+    def has_shown_all(self) -> bool:
+        return not any(self._to_show.values())
+
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of the terminal."""
+        rows, columns, _, _ = struct.unpack("4H", fcntl.ioctl(1, termios.TIOCGWINSZ, b"\0" * 8))
+        return rows, columns
+
+    def close(self) -> None:
+        if self._modes is not None:
+            try:
+                termios.tcsetattr(0, termios.TCSADRAIN, self._modes)  # type: ignore[arg-type]
+            except termios.error:
+                pass  # the terminal is gone
+        self._stream.close()
+
+    def _take_keys_one_by_one(self) -> None:
+        """The container's terminal edits lines, echoes and makes signals of keys."""
+        import tty
+
+        try:
+            self._modes = termios.tcgetattr(0)
+            tty.setraw(0)
+        except termios.error:
+            self._modes = None
+
+    def _receive(self) -> None:
+        try:
+            piece = self._stream.recv(_PIECE)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        if not piece:
+            self.engine_has_hung_up = True
+            return
+        self._undivided += piece
+        self._divide()
+
+    def _divide(self) -> None:
+        if self._is_terminal:
+            self._to_show[1] += self._undivided
+            self._undivided.clear()
+            return
+        while len(self._undivided) >= _FRAME_HEAD:
+            size = int.from_bytes(self._undivided[4:_FRAME_HEAD], "big")
+            if len(self._undivided) < _FRAME_HEAD + size:
+                return
+            place = 2 if self._undivided[0] == 2 else 1
+            self._to_show[place] += self._undivided[_FRAME_HEAD : _FRAME_HEAD + size]
+            del self._undivided[: _FRAME_HEAD + size]
+
+    def _show(self, place: int, held: bytearray) -> None:
+        try:
+            done = os.write(place, held[:_PIPE_BUF])
+        except BlockingIOError:
+            return
+        except OSError:
+            held.clear()
+            self.reader_has_left = True
+            return
+        del held[:done]
+
+    def _read_input(self) -> bytes:
+        try:
+            typed = os.read(0, _PIECE)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            typed = b""
+        if typed:
+            self._to_send += typed
+            self._send()
+        else:
+            self._takes_input = False
+            try:
+                self._stream.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+        return typed
+
+    def _send(self) -> None:
+        if not self._to_send:
+            return
+        try:
+            done = self._stream.send(self._to_send)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._to_send.clear()
+            self._takes_input = False
+            return
+        del self._to_send[:done]
+
+
+_NOT_KEPT = ("devices",)  # tables; the totals of a group say the same
+
+
+class ContainerGauge:
+    """To be made when the container has just been started. The engine's helper is the process above the
+    container's first one: a shim, or conmon. The kernel adds to a process's numbers those of what it waited
+    for, in the end the container itself: so that counts up to the start only, when it was the runtime which
+    made the container."""
+
+    def __init__(self, note: ContainerNote, engine: "EngineProcess") -> None:
+        self._engine = engine
+        self._helper = _parent_of(note.pid) if note.pid is not None else None
+        self._reaped_usec, self._start_io = 0, (0, 0)
+        if self._helper is not None:
+            _, self._reaped_usec = _cpu_usec(self._helper) or (0, 0)
+            whole, own = _io_of([f"/proc/{self._helper}/io"]), _io_of(_task_files(self._helper))
+            self._start_io = (whole[0] - own[0], whole[1] - own[1])
+        self._helper_at_start = self._of_helper() if self._helper is not None else {}
+        self._probe: CgroupProbe | None = None
+        if note.groups:
+            try:
+                self._probe = CgroupProbe(note.groups, note.layout)
+            except ProbeError:
+                pass  # it has ended already
+
+    def last_reading(self) -> dict[str, Any]:
+        """To be called the moment the container's first process has ended: no other outlives it, and the
+        engine has yet to take the groups away."""
+        if self._probe is None:
+            return {}
+        try:
+            reading = self._probe.read()
+        except ProbeError:
+            return {}
+        return {name: value for name, value in reading.items() if name not in _NOT_KEPT}
+
+    def overhead(self) -> dict[str, float]:
+        """What is known of it; the engine's own time is for all that it did meanwhile. Of a helper that has
+        ended with its container it is what it had used when that began, which is most."""
+        used = self._of_helper() if self._helper is not None else {}
+        used = used or dict(self._helper_at_start)
+        engine_s = self._engine.used_s()
+        if engine_s is not None:
+            used["engine_cpu_s"] = engine_s
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        used["client_cpu_s"] = own.ru_utime + own.ru_stime
+        used["client_memory_bytes"] = float(own.ru_maxrss * 1024)
+        return used
+
+    def close(self) -> None:
+        if self._probe is not None:
+            self._probe.close()
+
+    def _of_helper(self) -> dict[str, float]:
+        assert self._helper is not None
+        cpu, memory = _cpu_usec(self._helper), _line_value(f"/proc/{self._helper}/status", b"VmHWM:")
+        if cpu is None or memory is None:
+            return {}  # it has ended with the container
+        own = _io_of(_task_files(self._helper))
+        return {
+            "helper_cpu_s": (cpu[0] + self._reaped_usec) / 1e6,
+            "helper_memory_bytes": float(memory * 1024),
+            "helper_io_read_bytes": float(self._start_io[0] + own[0]),
+            "helper_io_write_bytes": float(self._start_io[1] + own[1]),
+        }
+
+
+class EngineProcess:
+    """The engine itself, from the moment the container is asked for."""
+
+    def __init__(self, pid: int | None) -> None:
+        self._pid = pid
+        self._before = _cpu_usec(pid) if pid is not None else None
+
+    def used_s(self) -> float | None:
+        now = _cpu_usec(self._pid) if self._pid is not None else None
+        return None if now is None or self._before is None else (now[0] - self._before[0]) / 1e6
+
+
+def _cpu_usec(pid: int) -> tuple[int, int] | None:
+    """Of the process itself, and of all it has waited for."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            stat = parse_stat(file.read())
+    except (OSError, ValueError):
+        return None
+    own, reaped = stat.user_ticks + stat.system_ticks, stat.user_ticks_reaped + stat.system_ticks_reaped
+    return own * USEC_PER_TICK, reaped * USEC_PER_TICK
+
+
+def _io_of(paths: list[str]) -> tuple[int, int]:
+    """Bytes read from and written to disks, added up."""
+    read = sum(_line_value(path, b"read_bytes:") or 0 for path in paths)
+    return read, sum(_line_value(path, b"write_bytes:") or 0 for path in paths)
+
+
+def _task_files(pid: int) -> list[str]:
+    """Threads count for themselves alone, without what the process has waited for."""
+    return glob.glob(f"/proc/{pid}/task/*/io")
+
+
+def _line_value(path: str, name: bytes) -> int | None:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith(name):
+            return int(line.split()[1])
+    return None
+
+
+def _parent_of(pid: int) -> int | None:
+    """None: it is gone, or it has nobody above it but the machine's first process."""
+    value = _line_value(f"/proc/{pid}/status", b"PPid:")
+    return value if value is not None and value > 1 and value != os.getpid() else None
+
+
+REMOVE_S = 10.0
+_LABELLED_S = 5.0
+
+
+class Refused(Exception):
+    """The container did not come to run."""
+
+    def __init__(self, message: str, code: int = REFUSED, hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint
+
+
+class JobContainer:
+    """`note` is what is known of it so far, on disk as soon as it is known."""
+
+    api: ContainerApi
+    streams: ContainerStreams
+    gauge: ContainerGauge
+
+    def __init__(self, order: ContainerOrder, argv: list[str], env: dict[str, str]) -> None:
+        self._order = order
+        self._argv = argv
+        self._env = env
+        self._engine: EngineProcess
+        self._asked_at_s = 0.0
+        self.note = ContainerNote(image=order.container.image)
+        self.ended_pidfd = -1  # of its first process; -1: not seen from here, or it has ended
+
+    def noted(self, **changes: Any) -> None:
+        self.note = replace(self.note, **changes)
+        write_note(self._order.note_path, self.note)
+
+    def make(self) -> None:
+        """It runs when this returns. Raises Refused or ContainerError."""
+        asked = self._order.container
+        self.api = connect(asked.engine, asked.socket)
+        self._engine = EngineProcess(self.api.engine_pid())
+        self.noted(engine=self.api.engine, engine_version=self.api.version, socket=self.api.socket)
+        self._have_image()
+        self._asked_at_s = time.time()
+        for order in self._orders():
+            try:
+                self._make(order)
+            except ContainerError as error:
+                self.take_away()
+                if order.cgroup_parent and "cgroup" in str(error).lower():
+                    continue  # an engine that has systemd make its groups takes no place of ours
+                raise self._could_not(error) from error
+            break
+
+    def _orders(self) -> list[ContainerOrder]:
+        return list(
+            {self._order.cgroup_parent: self._order, "": replace(self._order, cgroup_parent="")}.values()
+        )
+
+    def _have_image(self) -> None:
+        image, engine = self._order.container.image, self.api.engine
+        if self.api.has_image(image):
+            return
+        if not self._order.container.pull:
+            raise Refused(f"{engine} has no image {image}", hint=f"{engine} pull {image}, or --pull")
+        self.api.pull(image)
+
+    def _make(self, order: ContainerOrder) -> None:
+        body = body_for(self.api.engine, order, self._argv, self._env, is_terminal=is_terminal_job())
+        container_id = self.api.create(body, order.container.name)
+        self.noted(id=container_id, is_below_ours=bool(order.cgroup_parent), is_removed=False)
+        stream, first = self.api.attach(container_id)
+        try:
+            self.api.start(container_id)
+        except BaseException:
+            stream.close()
+            raise
+        self.streams = ContainerStreams(stream, first, is_terminal=is_terminal_job())
+
+    def look_at_started(self) -> None:
+        """Its limits, its groups and its first process, through which the kernel tells of its end."""
+        self.copy_size()
+        unknown: dict[str, str] = {}
+        try:
+            info = self.api.inspect(self.note.id)
+        except ContainerError as error:
+            unknown["limits"] = str(error)
+            info = None
+        if info is not None:
+            self.note = _with_facts(self.note, info, self._order.cgroup_parent, self._asked_at_s)
+        if info is not None and info.pid is not None:
+            try:
+                self.ended_pidfd = os.pidfd_open(info.pid)
+            except OSError as error:
+                unknown["processes"] = f"its processes are not seen from here: {error.strerror}"
+        self.noted(unknown=unknown)
+        self.gauge = ContainerGauge(self.note, self._engine)
+
+    def _could_not(self, error: ContainerError) -> Refused:
+        """With the codes of engines' own command lines. What the engine and all below it said of a program
+        that is not there is kept, and not told."""
+        text = str(error)
+        code = code_for(text) if self.note.id else REFUSED
+        program = self._argv[0] if self._argv else self._order.container.entrypoint or "its command"
+        image = self._order.container.image
+        self.noted(unknown={"start": text})
+        if code == NOT_FOUND:
+            return Refused(f"{program}: not found in the image {image}", code)
+        if code == NOT_EXECUTABLE:
+            return Refused(f"{program}: cannot be executed in the image {image}", code)
+        return Refused(f"{self.api.engine} refused the container: {text}{why_refused(text)}")
+
+    def copy_size(self) -> None:
+        if not is_terminal_job():
+            return
+        try:
+            self.api.resize(self.note.id, *self.streams.size())
+        except (ContainerError, OSError):
+            pass
+
+    def take_away(self, patience_s: float = REMOVE_S) -> None:
+        """The container itself. One whose id the engine could not tell any more is found by its label."""
+        if not hasattr(self, "api"):
+            self.note = replace(self.note, is_removed=True)
+            return
+        label = f"{JOB_LABEL}={self._order.uuid}"
+        try:
+            ids = [self.note.id] if self.note.id else self.api.labelled(label, timeout_s=_LABELLED_S)
+            for container_id in ids:
+                self.api.remove(container_id, timeout_s=patience_s)
+            self.note = replace(self.note, is_removed=True)
+        except ContainerError:
+            pass  # the next joblens finds it by its note
+        write_note(self._order.note_path, self.note)
+
+
+def _with_facts(
+    note: ContainerNote, info: ContainerInfo, cgroup_parent: str, asked_at_s: float
+) -> ContainerNote:
+    is_below = [cgroup_parent in path for path in info.groups.values()] if cgroup_parent else []
+    startup_s = None if info.started_at_us is None else max(0.0, info.started_at_us / 1e6 - asked_at_s)
+    return replace(
+        note,
+        pid=info.pid,
+        layout=info.layout,
+        groups=info.groups,
+        is_below_ours=any(is_below) if info.groups else note.is_below_ours,
+        startup_s=startup_s,
+        **description(info),
+    )

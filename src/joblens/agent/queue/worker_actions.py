@@ -1,0 +1,173 @@
+"""Worker actions of runs: the commands of on_worker_start and on_worker_complete.
+
+A worker begins to serve a run with its first job of it, which waits for the commands. It stops when the run
+is over, and when the worker itself leaves; a later job runs the start commands again. Commands are recorded
+and measured as those of other actions are. One that fails ends its action; jobs run all the same.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from joblens.agent.attempts.preparation import PreparedAttempt, safe_name
+from joblens.agent.queue.claimed_jobs import ClaimedJob, ClaimedJobs
+from joblens.agent.session.context import AgentContext
+from joblens.model.delivery import WorkerActions, WorkerCommand
+from joblens.model.errors import UnknownRun
+from joblens.model.jobs.job import Outcome, Status
+from joblens.model.redaction.secrets import SecretValues
+from joblens.model.runs.run import ActionRan, RunEvent, RunStatus
+from joblens.model.values.ids import new_uuid
+from joblens.model.writes import RunNoted
+from joblens.ports.store import Store
+
+_POLL_S = 2.0  # between questions whether runs are over
+
+
+class _Service:
+    """One run. `commands` are still to be run, the first of them runs under `uuid`."""
+
+    def __init__(self, actions: WorkerActions, secrets: SecretValues) -> None:
+        self.actions = actions
+        self.secrets = secrets
+        self.commands = list(actions.on_start)
+        self.uuid = ""
+        self.is_leaving = False
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.commands and not self.is_leaving
+
+
+class ServedRuns:
+    """All on the loop; loop.Timed."""
+
+    def __init__(
+        self,
+        worker: str,
+        context: AgentContext,
+        maker: ClaimedJobs,
+        *,
+        start: Callable[[PreparedAttempt], None],
+        is_ready: Callable[[], None],
+    ) -> None:
+        """`start` carries out a command and then calls `ended`. `is_ready` is called when jobs may begin."""
+        self._worker = worker
+        self._context = context
+        self._maker = maker
+        self._start = start
+        self._tell_ready = is_ready
+        self._services: dict[str, _Service] = {}  # by the run's uuid
+        self._unrecorded: set[str] = set()  # commands of which the store does not have everything yet
+        self._is_asking = False
+        self._next_poll_s = 0.0
+
+    def may_begin(self, held: ClaimedJob) -> bool:
+        """Whether a job may begin now. If not, `is_ready` is called when it may."""
+        order = held.claim.ticket.order
+        actions = order.worker_actions
+        if actions is None:
+            return True
+        service = self._services.get(actions.run)
+        if service is None:
+            service = self._services[actions.run] = _Service(actions, SecretValues(order.secrets))
+            self._next_poll_s = time.monotonic() + _POLL_S
+            self._run_next(service)
+        return service.is_ready
+
+    def leave(self) -> bool:
+        """Stops to serve all runs. Returns whether their commands have ended and are recorded."""
+        for service in list(self._services.values()):
+            self._stop(service)
+        return not self._services and not self._unrecorded
+
+    def ended(self, uuid: str, outcome: Outcome) -> None:
+        """A command, or something else that is not known here, has ended."""
+        service = next((one for one in self._services.values() if one.uuid == uuid), None)
+        if service is None:
+            return
+        done, service.uuid = service.commands.pop(0), ""
+        self._note(service, done, uuid, outcome.status)
+        if outcome.status is not Status.SUCCESS:
+            service.commands = [one for one in service.commands if one.action != done.action]
+        self._run_next(service)
+        if service.is_ready:
+            self._tell_ready()
+
+    def recorded(self, uuid: str) -> None:
+        """The same; how it went is in the store."""
+        self._unrecorded.discard(uuid)
+
+    # ---- timed ---------------------------------------------------------------------------------------------
+
+    def next_wake_s(self) -> float | None:
+        is_due = any(service.is_ready for service in self._services.values()) and not self._is_asking
+        return self._next_poll_s if is_due else None
+
+    def wake(self) -> None:
+        runs = [run for run, service in self._services.items() if service.is_ready]
+        if not runs or self._is_asking or time.monotonic() < self._next_poll_s:
+            return
+        self._is_asking = True
+        loop = self._context.loop
+        self._context.recorder.ask(
+            lambda store: [run for run in runs if _is_over(store, run)],
+            lambda over: loop.call(partial(self._take_answer, over)),
+            lambda _error: loop.call(partial(self._take_answer, [])),
+        )
+
+    def _take_answer(self, over: list[str]) -> None:
+        self._is_asking = False
+        self._next_poll_s = time.monotonic() + _POLL_S
+        for run in over:
+            service = self._services.get(run)
+            if service is not None:
+                self._stop(service)
+
+    # ---- commands ------------------------------------------------------------------------------------------
+
+    def _stop(self, service: _Service) -> None:
+        """What it runs at its start comes to its end first, but not what would follow."""
+        if service.is_leaving:
+            return
+        service.is_leaving = True
+        service.commands = [*service.commands[: bool(service.uuid)], *service.actions.on_complete]
+        if not service.uuid:
+            self._run_next(service)
+
+    def _run_next(self, service: _Service) -> None:
+        if service.commands:
+            attempt = self._attempt(service.actions, service.commands[0])
+            service.uuid = attempt.job.uuid
+            self._unrecorded.add(service.uuid)
+            self._context.add_secrets(service.secrets, service.uuid)
+            self._start(attempt)
+        elif service.is_leaving:
+            self._services.pop(service.actions.run, None)
+
+    def _attempt(self, actions: WorkerActions, command: WorkerCommand) -> PreparedAttempt:
+        name = f"{command.job.name}@{self._worker}"
+        job = replace(
+            command.job,
+            uuid=new_uuid(),
+            name=name,
+            created_at_us=self._context.clock.now_us(),
+            created_by=self._context.owner,
+            cwd=self._maker.here(command.job.cwd),
+        )
+        folder = f"{self._maker.here(command.folder)}@{safe_name(self._worker)}"
+        return PreparedAttempt(job, command.argv, actions.env, folder, "")
+
+    def _note(self, service: _Service, done: WorkerCommand, uuid: str, status: Status) -> None:
+        fact = ActionRan(done.action, done.command, uuid, status, self._worker)
+        event = RunEvent(new_uuid(), service.actions.run, self._context.clock.now_us(), fact)
+        self._context.recorder.put([RunNoted(event)])
+
+
+def _is_over(store: Store, run: str) -> bool:
+    try:
+        return store.find_run(run).status not in (RunStatus.CREATED, RunStatus.RUNNING)
+    except UnknownRun:
+        return True

@@ -1,0 +1,414 @@
+"""Settlement of a job that has no owner any more: its true outcome where it is known, else lost.
+
+Three things may be left of such a job: an outcome file from its launcher, its processes, its control
+groups. What can still be known is read, and all of it is cleared away.
+"""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.agent.cgroups.groups import JobGroups
+from joblens.agent.launcher.slot_ledger import LedgerJob, LeftOutcome, read_left_outcome
+from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant
+from joblens.agent.measuring.job_processes import end_marked
+from joblens.agent.measuring.meter import JobMeter
+from joblens.agent.measuring.outcome import Ending, outcome_of
+from joblens.agent.session.context import hold_of
+from joblens.agent.terminal.output import NOTHING_NEW, OutputFiles
+from joblens.analysis.numbers.sample_buffer import RunningSummary
+from joblens.engine.life.job_life import EndCause
+from joblens.model.errors import JoblensError, ProbeError
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import NOTHING_REAPED, Attempt, ExitUsage, Job, Record
+from joblens.model.jobs.sample import Sample
+from joblens.model.redaction.secrets import REDACTED, is_secret_name
+from joblens.model.writes import DetailsTaken, JobEnded, JobStarted, SamplesTaken, Write
+from joblens.ports.clock import Clock
+from joblens.ports.probe import Probe
+from joblens.probes.cgroup.probe import CgroupProbe
+from joblens.probes.proc.processes import IO_FIELDS
+
+if TYPE_CHECKING:
+    from joblens.agent.slots.after_kill import SlotReading
+
+
+RESTARTED = "the machine was started anew while it ran"
+_TOLD_BY_LAUNCHER = ("faults_minor", "faults_major", *IO_FIELDS)
+_NO_HOST = dict.fromkeys(name for name in Sample.__struct_fields__ if name.startswith("host_"))
+NOBODY_WAITED = "joblens and the job's launcher were killed, so its exit status is not known"
+
+
+class Circumstances(Struct, frozen=True, kw_only=True):
+    """What the caller knows about how the job came to its end."""
+
+    cause: EndCause = EndCause.NONE
+    cancel_asked_at_us: int | None = None
+    leftovers: int = 0
+    owns_groups: bool = True  # False: its slot went on to another job, and the groups are that one's
+
+
+UNKNOWN = Circumstances()
+
+
+class Seen(Struct, frozen=True):
+    """What has been seen of the job."""
+
+    samples: list[tuple[int, Sample]] = []
+    details: Details = Details()
+    meter: JobMeter | None = None  # of whoever measured it up to now; closed when it is settled
+    next_index: int = 0  # at least, of the sample that follows
+
+
+class Tools(Struct, frozen=True):
+    spool_dir: str
+    accountant: Accountant
+    clock: Clock
+    output_max_bytes: int
+
+
+class Settling:
+    """`slot_job`: the job in the ledger of its slot, if it is in one. `is_within_reach` False: neither
+    processes nor groups of the job can be there any more; others may have their numbers and names now."""
+
+    def __init__(
+        self,
+        record: Record,
+        seen: Seen,
+        end: Circumstances,
+        tools: Tools,
+        slot_job: LedgerJob | None,
+        *,
+        is_within_reach: bool,
+    ) -> None:
+        assert record.attempt is not None
+        self._record = record
+        self._attempt = record.attempt
+        self._seen = seen
+        self._next_index = max(seen.next_index, seen.samples[-1][0] + 1 if seen.samples else 0)
+        self._end = end
+        self._tools = tools
+        self._is_within_reach = is_within_reach
+        self._left = read_left_outcome(tools.spool_dir, record.job.uuid, slot_job)
+        self._groups = standing_groups(record.attempt) if is_within_reach and end.owns_groups else None
+        self._may_read_groups = self._groups is not None and (
+            self._groups.paths.keys() == record.attempt.groups.keys()
+            or not (self._left is not None and self._left.counters)
+        )
+        self._slot_job = slot_job
+        self._noted = self._noted_reading()
+        # Better than what the groups of its slot say now, unless the job was measured to its end.
+        self._slot = self._noted if seen.meter is None else None
+        self._container = hold_of(record.job, tools.spool_dir)
+        if self._container is not None:
+            self._container.processes.groups = self._groups
+        self._was_alive = False
+        self._summary = RunningSummary()
+        self._first = self._first_in_slot()
+        if self._first is not None:
+            self._summary.add(self._first)
+        for _, sample in seen.samples:
+            self._summary.add(sample)
+
+    def writes(self) -> list[Write]:
+        uuid = self._record.job.uuid
+        # Before its processes are ended: systemd may remove the groups together with the last of them.
+        meter = self._meter() if self._container is None else None
+        before_end = self._sample_of_living(meter)
+        if self._is_within_reach:
+            self._end_processes()
+        writes: list[Write] = []
+        if self._first is not None:
+            writes.append(SamplesTaken(uuid, 0, (self._first,)))
+        details = self._seen.details
+        if self._container is not None:
+            self._container.end_left()
+            facts = self._container.last_facts()
+            details = details.updated(facts)
+            if facts.container is not None:
+                writes.append(DetailsTaken(uuid, facts))
+            meter = self._seen.meter or self._container_meter()
+        final = self._final_sample(meter) or before_end
+        if final is not None:
+            self._summary.add(final)
+            writes.append(SamplesTaken(uuid, self._next_index, (final,)))
+        record = self._with_logs()
+        if record.attempt is not None and record.attempt != self._attempt:
+            writes.append(JobStarted(uuid, record.attempt))
+        output = self._output(record)
+        origins = self._slot.origins if self._slot is not None else None
+        outcome = outcome_of(record, self._ending(), self._summary, meter, output, details, origins=origins)
+        if output is None and self._left is not None and self._left.slot_job is not None:
+            outcome = replace(outcome, stdout_bytes=0, stderr_bytes=0)  # else it would have a folder
+        if meter is not None:
+            meter.close()
+        if self._groups is not None:
+            self._groups.remove()
+        if self._container is not None:
+            self._container.forget()
+        writes.append(JobEnded(uuid, outcome))
+        return writes
+
+    def _noted_reading(self) -> "SlotReading | None":
+        """As the launcher of its slot noted it at its end."""
+        if self._left is None or self._left.slot_job is None:
+            return None
+        from joblens.agent.slots.after_kill import reading_of
+
+        return reading_of(self._left.slot_job)
+
+    def _first_in_slot(self) -> Sample | None:
+        """Its owner would have written it together with the last one."""
+        if self._slot is None or (self._seen.samples and self._seen.samples[0][0] == 0):
+            return None
+        self._next_index = max(1, self._next_index)
+        return Sample(at_us=self._attempt.started_at_us, elapsed_us=0, **self._slot.first)
+
+    def _end_processes(self) -> None:
+        groups, uuid = self._groups, self._record.job.uuid
+        if groups is not None:
+            self._was_alive = not groups.is_empty()
+            groups.kill()
+        if self._container is not None:
+            self._was_alive |= bool(self._container.processes.pids())
+        self._was_alive |= end_marked(uuid)
+
+    def _meter(self) -> JobMeter | None:
+        """Only what can still be read, or could be at the time, has sources to name."""
+        if self._slot is not None:
+            return None
+        if self._seen.meter is not None:
+            return self._seen.meter
+        accountant, others = self._tools.accountant, self._left_instruments()
+        if self._may_read_groups or self._is_in_tree:
+            try:
+                meter = accountant.meter(self._groups, self._attempt.launcher_pid or 0, others)
+            except ProbeError:  # the groups went away just now
+                self._may_read_groups = False
+            else:
+                self._resume(meter)
+                return meter
+        noted = self._noted_counters()
+        if noted is None:
+            return None
+        meter = accountant.meter_of(noted, list, others)
+        self._resume(meter)
+        return meter
+
+    def _resume(self, meter: JobMeter) -> None:
+        if self._attempt.started_mono_ns is not None:
+            meter.resume(self._attempt.base, self._attempt.started_mono_ns)
+
+    def _noted_counters(self) -> CgroupProbe | None:
+        """Its groups as its launcher read them when all its processes had ended. None: it has not."""
+        if self._left is None or not self._left.counters or self._container is not None:
+            return None
+        try:
+            attempt = self._attempt
+            return CgroupProbe(attempt.groups, attempt.accounting, contents=self._left.counters)
+        except (ProbeError, ValueError):  # not what this version would have noted
+            return None
+
+    def _container_meter(self) -> JobMeter | None:
+        assert self._container is not None
+        others = self._left_instruments()
+        try:
+            meter = self._tools.accountant.meter_of(
+                self._container.probe(), self._container.processes.pids, others
+            )
+        except ProbeError:
+            return None
+        self._resume(meter)
+        return meter
+
+    @property
+    def _is_in_tree(self) -> bool:
+        is_tree = self._attempt.accounting == PROCESS_TREE and self._container is None
+        return is_tree and self._attempt.launcher_pid is not None
+
+    def _left_instruments(self) -> tuple[Probe, ...]:
+        from joblens.agent.instruments.network import (
+            left_instruments,  # not for those that only ask who died
+        )
+
+        return left_instruments(self._record.job, self._attempt.groups)
+
+    def _sample_of_living(self, meter: JobMeter | None) -> Sample | None:
+        """Of a job that is about to be ended; all there is to know if its groups go with it."""
+        if meter is None or self._groups is None or self._attempt.started_mono_ns is None:
+            return None
+        try:
+            sample = None if self._groups.is_empty() else meter.sample(self._reaped())
+        except (ProbeError, OSError):
+            return None
+        return self._with_own_peak(sample) if sample is not None else None
+
+    def _final_sample(self, meter: JobMeter | None) -> Sample | None:
+        """None: the last counters of its groups are not known."""
+        if self._slot is not None:
+            ended_at_us, elapsed_us = self._when_it_ended()
+            return Sample(at_us=ended_at_us, elapsed_us=elapsed_us, **self._slot.last)
+        if meter is None or self._attempt.started_mono_ns is None:
+            return None
+        if self._is_in_tree:
+            return self._final_of_tree(meter)
+        # The launcher of a slot is in its groups. It has taken itself off what it noted.
+        may_read = self._may_read_groups and self._noted is None
+        if may_read or self._container is not None:
+            with contextlib.suppress(ProbeError):  # the groups went away just now
+                return self._read_groups(meter)
+        return self._final_as_noted(meter)
+
+    def _final_of_tree(self, meter: JobMeter) -> Sample | None:
+        left = self._left
+        if left is None:
+            return None
+        meter.has_end = True
+        # The process that measured it until now has only just stopped: counters of now are those of the end.
+        beside = meter.beside() if self._seen.meter is not None else {}
+        return _sample_of(left, *self._when_it_ended(), self._summary.last, beside)
+
+    def _final_as_noted(self, meter: JobMeter) -> Sample | None:
+        """From the contents of its groups that a launcher left."""
+        ended_at_us, elapsed_us = self._when_it_ended()
+        if self._noted is not None:
+            from joblens.agent.measuring.readings import never_back
+
+            meter.has_end = True
+            fields = {**meter.beside(), **self._noted.last}
+            never_back(fields, lambda name: getattr(self._summary.last, name, None))
+            return Sample(at_us=ended_at_us, elapsed_us=elapsed_us, **fields)
+        noted = self._noted_counters()
+        if noted is None:
+            return None
+        meter.read_totals_by(noted)
+        sample = replace(meter.sample(self._reaped(), final=True), at_us=ended_at_us, elapsed_us=elapsed_us)
+        # The machine's own counters are those of now, which may be days later.
+        return sample if self._seen.meter is not None else replace(sample, **_NO_HOST)
+
+    def _read_groups(self, meter: JobMeter) -> Sample:
+        left = self._left
+        sample = meter.sample(self._reaped(), final=True)
+        sample = self._with_own_peak(sample)
+        if self._was_alive and left is None:
+            return sample
+        # Its counters are those of the end, which was earlier than somebody came to look.
+        ended_at_us, duration_us = self._when_it_ended()
+        return replace(sample, at_us=ended_at_us, elapsed_us=duration_us)
+
+    def _with_own_peak(self, sample: Sample) -> Sample:
+        if self._slot_job is None:
+            return sample
+        from joblens.agent.slots.after_kill import without_peak
+
+        return without_peak(sample)
+
+    def _reaped(self) -> ExitUsage:
+        if self._container is not None:
+            return NOTHING_REAPED  # the launcher waited for the engine's client only
+        return self._left.reaped if self._left else ExitUsage()
+
+    def _when_it_ended(self) -> tuple[int, int]:
+        """(µs UTC, µs since the start): as its launcher says, or else when it was last seen."""
+        ended_at_us, duration_us = self._told_end()
+        if not self._summary.samples:
+            return ended_at_us, duration_us
+        last = self._summary.samples[-1]  # may have been taken just after the main process's end
+        return max(ended_at_us, last.at_us), max(duration_us, last.elapsed_us)
+
+    def _told_end(self) -> tuple[int, int]:
+        started_at_us, started_ns = self._attempt.started_at_us, self._attempt.started_mono_ns
+        left = self._left
+        if left is not None and started_ns is not None and self._is_within_reach:
+            return left.ended_at_us, max(0, left.ended_mono_ns - started_ns) // 1000
+        if left is not None:
+            return left.ended_at_us, max(0, left.ended_at_us - started_at_us)
+        return started_at_us, 0
+
+    def _ending(self) -> Ending:
+        ended_at_us, duration_us = self._when_it_ended()
+        left = self._left
+        ending = Ending(
+            wait_status=left.wait_status if left else None,
+            cause=self._cause(ended_at_us),
+            duration_s=duration_us / 1e6,
+            ended_at_us=ended_at_us,
+            leftovers=self._end.leftovers,
+            reaped=left.reaped if left else None,
+            why_lost=NOBODY_WAITED if self._is_within_reach else RESTARTED,
+        )
+        return ending if self._container is None else self._container.judged(ending)
+
+    def _cause(self, ended_at_us: int) -> EndCause:
+        """A wish that came when the job had ended already did not end it."""
+        asked_at_us = self._end.cancel_asked_at_us
+        if self._end.cause is EndCause.NONE and asked_at_us is not None:
+            return EndCause.CANCELLED if self._was_alive or ended_at_us >= asked_at_us else EndCause.NONE
+        return self._end.cause
+
+    def _with_logs(self) -> Record:
+        """Jobs in slots get a folder for what they printed only when they printed something."""
+        if self._left is None or not self._left.logs_dir or self._attempt.logs_dir:
+            return self._record
+        return replace(self._record, attempt=replace(self._attempt, logs_dir=self._left.logs_dir))
+
+    def _output(self, record: Record) -> OutputFiles | None:
+        folder = record.attempt.logs_dir if record.attempt else ""
+        if not folder or not os.path.isdir(folder):
+            return None
+        try:
+            output = OutputFiles(folder, self._tools.output_max_bytes, NOTHING_NEW)
+            output.finish(_nothing if had_secrets(record.job) else str)
+        except OSError:
+            return None
+        return output
+
+
+def had_secrets(job: Job) -> bool:
+    """Whether values were hidden in its description. Only the process that is gone knew them, so nothing of
+    what the job printed can be stored."""
+    return REDACTED in repr((job.argv, job.params)) or any(map(is_secret_name, job.env_given))
+
+
+def _nothing(_text: str) -> str:
+    return ""
+
+
+def standing_groups(attempt: Attempt) -> JobGroups | None:
+    """The job's groups that are still there. Their names are never used twice, so they are nobody else's."""
+    standing = {key: path for key, path in attempt.groups.items() if os.path.isdir(path)}
+    if not standing:
+        return None
+    try:
+        return JobGroups.open(attempt.accounting, standing)
+    except JoblensError:
+        return None
+
+
+def _sample_of(
+    left: LeftOutcome, ended_at_us: int, elapsed_us: int, last: Sample | None, beside: Mapping[str, Any]
+) -> Sample:
+    """Without a group, what the launcher waited for is all there is to know of the job's totals at the end. A
+    counter that was seen higher, in the kernel's coarser ticks, does not go back."""
+    reaped = left.reaped
+    counters: dict[str, Any] = {
+        "cpu_user_usec": reaped.user_usec,
+        "cpu_system_usec": reaped.system_usec,
+        **{name: getattr(reaped, name) for name in _TOLD_BY_LAUNCHER},
+    }
+    for name, value in counters.items():
+        seen = getattr(last, name) if last is not None else None
+        if value is not None and seen is not None:
+            counters[name] = max(value, seen)
+    return Sample(
+        at_us=ended_at_us,
+        elapsed_us=elapsed_us,
+        cpu_total_usec=counters["cpu_user_usec"] + counters["cpu_system_usec"],
+        processes=0,
+        threads=0,
+        **{**beside, **counters},
+    )

@@ -1,0 +1,318 @@
+"""Sample series for charts: curves on one clock, thinned to few points with every peak kept."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct, structs
+
+from joblens.analysis.formats.sample import is_summed_rss
+from joblens.analysis.numbers.profile import real_spacing_s
+from joblens.analysis.numbers.rates import (
+    cpu_percent,
+    elapsed_usec,
+    mean_cpu_percent,
+    peak_cpu_percent,
+    peak_of,
+    per_second,
+    unreclaimable_bytes,
+)
+from joblens.model.jobs.job import Record, Requirements, Status
+from joblens.model.jobs.sample import Sample
+
+_SHORTEST_USEC = 40_000  # a rate over less than four ticks of the kernel would be a spike made of nothing
+
+Curve = list[float | None]
+
+
+def rate_curve(samples: Sequence[Sample], rate: Callable[[Sample, Sample], float | None]) -> Curve:
+    """None for the first, and for one that came too soon after the one before."""
+    curve: Curve = []
+    before: Sample | None = None
+    shortest_usec = max(_SHORTEST_USEC, round((real_spacing_s(samples) or 0.0) * 250_000))
+    for sample in samples:
+        if before is not None and (elapsed_usec(before, sample) or 0) < shortest_usec:
+            curve.append(None)
+            continue
+        curve.append(None if before is None else rate(before, sample))
+        before = sample
+    return curve
+
+
+def device_curves(samples: Sequence[Sample]) -> dict[str, Curve]:
+    """Network in bytes a second, power in watts, GPUs, by the names that JobSeries has for them. Only what
+    was measured, and was ever more than nothing."""
+    curves = {**_network(samples), **_power(samples), **_gpus(samples)}
+    return {name: curve for name, curve in curves.items() if any(curve)}
+
+
+def _network(samples: Sequence[Sample]) -> dict[str, Curve]:
+    if not any(sample.network_rx_bytes for sample in samples[-1:]):
+        return {}
+
+    def rates(way: str) -> Curve:
+        return rate_curve(samples, lambda earlier, later: per_second(earlier, later, f"network_{way}_bytes"))
+
+    return {"network_rx_per_s": rates("rx"), "network_tx_per_s": rates("tx")}
+
+
+def _power(samples: Sequence[Sample]) -> dict[str, Curve]:
+    """The job's share of what the processors and the memory drew."""
+    if not any(sample.host_energy_package_uj is not None for sample in samples):
+        return {}
+    from joblens.analysis.numbers.attribution import energy_shares
+
+    def watts(earlier: Sample, later: Sample) -> float | None:
+        shares, usec = energy_shares([earlier, later]), elapsed_usec(earlier, later)
+        if shares.package_uj is None or usec is None:
+            return None
+        return (shares.package_uj + (shares.dram_uj or 0)) / usec
+
+    return {"power_watts": rate_curve(samples, watts)}
+
+
+def _gpus(samples: Sequence[Sample]) -> dict[str, Curve]:
+    if not any(sample.gpus for sample in samples):
+        return {}
+    from joblens.analysis.numbers.gpu import busy_curve, gpus_used, memory_curve
+
+    used = gpus_used(samples)
+    power: Curve = []
+    for sample in samples:
+        readings = [] if sample.gpus is None else [sample.gpus.get(name) for name in used]
+        known = [reading.power_mw for reading in readings if reading is not None]
+        drawn = [power_mw for power_mw in known if power_mw is not None]
+        power.append(sum(drawn) / 1000 if drawn else None)
+    return {
+        "gpu_percent": busy_curve(samples),
+        "gpu_memory_bytes": list(memory_curve(samples)),
+        "gpu_power_watts": power,
+    }
+
+
+MOST_POINTS = 2000
+SUMMED_RSS = "Summed RSS"
+_FEWEST_POINTS = 60
+_FEWEST_SAMPLES = 3
+_CURVES = (
+    "cpu_percent",
+    "memory_bytes",
+    "processes",
+    "gpu_percent",
+    "gpu_memory_bytes",
+    "gpu_power_watts",
+    "network_rx_per_s",
+    "network_tx_per_s",
+    "power_watts",
+)
+
+
+class Extremes(Struct, frozen=True):
+    """None: not known."""
+
+    cpu_peak_percent: float | None = None
+    cpu_mean_percent: float | None = None
+    memory_peak_bytes: float | None = None
+    memory_mean_bytes: float | None = None
+    processes_peak: int | None = None
+
+
+class JobSeries(Struct, frozen=True, kw_only=True):
+    """`at_us` is wall-clock time, ascending; the other lists are as long, None where a number is not known.
+    CPU: 100 is one core, over the time since the point before. A short job may have no points at all. What
+    not every job has (GPU: 100 is one of them; power) is empty where it was not measured."""
+
+    job_id: int
+    name: str
+    attempt: int = 1
+    memory_label: str = "Memory"  # SUMMED_RSS for rows that another program summed up
+    at_us: Sequence[int]
+    cpu_percent: Sequence[float | None]
+    memory_bytes: Sequence[int | None]
+    processes: Sequence[int | None]
+    gpu_percent: Sequence[float | None] = ()
+    gpu_memory_bytes: Sequence[float | None] = ()
+    gpu_power_watts: Sequence[float | None] = ()  # of the devices, whoever uses them
+    network_rx_per_s: Sequence[float | None] = ()
+    network_tx_per_s: Sequence[float | None] = ()
+    power_watts: Sequence[float | None] = ()  # its share of the processors' and the memory's
+    started_at_us: int | None = None  # None: the first point is all that is known of it
+    ended_at_us: int | None = None
+    status: Status | None = None
+    asked: Requirements = Requirements()
+    extremes: Extremes = Extremes()
+
+    @property
+    def label(self) -> str:
+        again = f" (attempt {self.attempt})" if self.attempt > 1 else ""
+        return f"{self.job_id} {self.name}{again}" if self.name else f"job {self.job_id}{again}"
+
+    @property
+    def has_curve(self) -> bool:
+        """The samples at a job's start and end are no curve: what it did lies between them."""
+        return len(self.at_us) >= _FEWEST_SAMPLES if self.started_at_us is not None else bool(self.at_us)
+
+    @property
+    def begin_us(self) -> int:
+        return self.started_at_us if self.started_at_us is not None else self.at_us[0]
+
+    @property
+    def end_us(self) -> int:
+        return max(self.at_us[-1], self.ended_at_us or 0) if self.at_us else self.ended_at_us or self.begin_us
+
+
+class HostSeries(Struct, frozen=True, kw_only=True):
+    """The whole machine meanwhile. CPU: 100 is all cores."""
+
+    at_us: Sequence[int] = ()
+    cpu_percent: Sequence[float | None] = ()
+    memory_bytes: Sequence[int | None] = ()
+
+
+class PlotSource(Struct, frozen=True, kw_only=True):
+    """What one run, job or file gives to draw; `label` is for people, `file_label` for file names."""
+
+    label: str
+    file_label: str
+    jobs: tuple[JobSeries, ...]
+    host: HostSeries = HostSeries()
+
+    @property
+    def reach_us(self) -> tuple[int, int]:
+        return min(job.begin_us for job in self.jobs), max(job.end_us for job in self.jobs)
+
+
+def series_of_samples(record: Record, samples: Sequence[Sample]) -> JobSeries:
+    """The clock of the points is the job's own: its start and the time since then, so that a wall clock that
+    was set while it ran bends nothing."""
+    attempt, outcome = record.attempt, record.outcome
+    begin_us = attempt.started_at_us if attempt is not None else record.job.created_at_us
+    label = SUMMED_RSS if is_summed_rss(samples) else "Memory"
+    return JobSeries(
+        job_id=record.number or 0,
+        name=record.job.name or record.job.external_id or " ".join(record.job.argv)[:60],
+        attempt=1 if record.job.run is None else record.job.run.attempt,
+        memory_label=label,
+        at_us=[begin_us + sample.elapsed_us for sample in samples],
+        cpu_percent=rate_curve(samples, cpu_percent),
+        memory_bytes=_memory_curve(samples),
+        processes=[sample.processes for sample in samples],
+        **device_curves(samples),
+        started_at_us=begin_us,
+        ended_at_us=None if outcome is None else begin_us + round(outcome.duration_s * 1_000_000),
+        status=record.status,
+        asked=record.job.requirements,
+        extremes=_extremes_of_record(record, samples),
+    )
+
+
+def _memory_curve(samples: Sequence[Sample]) -> list[int | None]:
+    if is_summed_rss(samples):
+        return [sample.memory_rss_sum_bytes for sample in samples]
+    return [unreclaimable_bytes(sample) for sample in samples]
+
+
+def extremes_of(
+    cpu: Sequence[float | None], memory: Sequence[int | None], processes: Sequence[int | None]
+) -> Extremes:
+    """Of points alone: the largest, and the plain mean."""
+    return Extremes(
+        _largest(cpu),
+        _mean(cpu),
+        _largest(memory),
+        _mean(memory),
+        max((number for number in processes if number is not None), default=None),
+    )
+
+
+def thinned(series: JobSeries, most: int = MOST_POINTS) -> JobSeries:
+    """At most about `most` points. Time is cut into equal parts, and of each part the points that hold the
+    smallest and the largest number of every curve stay, so no peak is lost."""
+    if len(series.at_us) <= most:
+        return series
+    curves = [curve for name in _CURVES if (curve := getattr(series, name))]
+    kept = _places_to_keep(series.at_us, curves, max(1, most // (2 * len(curves))))
+    return _only(series, kept)
+
+
+def points_for_each(jobs: int, total: int = 120_000) -> int:
+    """How many points a curve may have when many are drawn together."""
+    return max(_FEWEST_POINTS, min(MOST_POINTS, total // max(1, jobs)))
+
+
+def clock_starts(sources: Sequence[tuple[int, int]]) -> list[int]:
+    """For each (first, last) instant of a source the instant that is 0 on its time line: sources that overlap
+    share one, others are laid over each other, each from its own start."""
+    starts = [0] * len(sources)
+    begun_us = until_us = -1
+    for place in sorted(range(len(sources)), key=lambda place: sources[place]):
+        first_us, last_us = sources[place]
+        if begun_us < 0 or first_us > until_us:
+            begun_us = first_us
+        until_us = max(until_us, last_us)
+        starts[place] = begun_us
+    return starts
+
+
+def _only(series: JobSeries, kept: list[int]) -> JobSeries:
+    thin = {
+        name: [curve[place] for place in kept]
+        for name in ("at_us", *_CURVES)
+        if (curve := getattr(series, name))
+    }
+    return structs.replace(series, **thin)
+
+
+def _places_to_keep(at_us: Sequence[int], curves: Sequence[Sequence[Any]], parts: int) -> list[int]:
+    first_us, last_us = at_us[0], at_us[-1]
+    width_us = max(1, (last_us - first_us) // parts + 1)
+    kept = {0, len(at_us) - 1}
+    begin = 0
+    while begin < len(at_us):
+        part_end_us = at_us[begin] - (at_us[begin] - first_us) % width_us + width_us
+        end = begin + 1
+        while end < len(at_us) and at_us[end] < part_end_us:
+            end += 1
+        for curve in curves:
+            known = [place for place in range(begin, end) if curve[place] is not None]
+            if known:
+                kept.add(min(known, key=curve.__getitem__))
+                kept.add(max(known, key=curve.__getitem__))
+        begin = end
+    return sorted(kept)
+
+
+def _extremes_of_record(record: Record, samples: Sequence[Sample]) -> Extremes:
+    """What the record says is exact; what it does not know comes from the samples."""
+    seen = extremes_of(
+        rate_curve(samples, cpu_percent),
+        _memory_curve(samples),
+        [sample.processes for sample in samples],
+    )
+    outcome = record.outcome
+    if outcome is None:
+        return seen
+    usage = outcome.usage
+    # without a profile what the record has for a peak is the average
+    shown = () if outcome.profile or seen.cpu_peak_percent is None else (seen.cpu_peak_percent,)
+    # where no sample fell between start and end, the two there are say nothing about what it used on average
+    is_mean_unknown = usage.memory_mean_bytes is None and "memory_mean_bytes" in usage.unknown
+    return Extremes(
+        peak_of(shown, peak_cpu_percent(outcome)),
+        _first_known(mean_cpu_percent(outcome), seen.cpu_mean_percent),
+        _first_known(usage.memory_peak_bytes, seen.memory_peak_bytes),
+        None if is_mean_unknown else _first_known(usage.memory_mean_bytes, seen.memory_mean_bytes),
+        usage.processes_peak if usage.processes_peak is not None else seen.processes_peak,
+    )
+
+
+def _first_known(*numbers: float | None) -> float | None:
+    return next((number for number in numbers if number is not None), None)
+
+
+def _largest(numbers: Sequence[float | None]) -> float | None:
+    return max((number for number in numbers if number is not None), default=None)
+
+
+def _mean(numbers: Sequence[float | None]) -> float | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,347 @@
+"""Job findings: everything a person should act on after a job ended, beginning with why it ended."""
+
+import signal
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from joblens.analysis.findings.codes import Code
+from joblens.analysis.findings.efficiency import sizing_findings, start_findings, waiting_findings
+from joblens.analysis.sizing.observations import more_memory_option, more_time_option
+from joblens.model.clusters.slurm import CANCELLED_REASON, WALLTIME_REASON
+from joblens.model.jobs.job import (
+    LOGOUT,
+    SHUTDOWN,
+    Finding,
+    Job,
+    Outcome,
+    Record,
+    Severity,
+    Status,
+    Usage,
+    is_of_workflow,
+)
+from joblens.model.jobs.sample import Sample
+from joblens.model.values.ids import short
+from joblens.model.values.units import MIB, format_bytes, format_duration
+
+_LAST_LINE_LENGTH = 200
+_KILLED_BY_SOMEBODY = "nobody asked joblens to, nor was it the kernel's out-of-memory killer: {} may have"
+_SIGNAL_ADVICE = {
+    signal.SIGKILL: "nobody asked joblens to: look in the kernel's log for its out-of-memory killer",
+    signal.SIGSEGV: "it used memory that is not its own: run it in a debugger or with a core dump",
+    signal.SIGBUS: "a file it had mapped may have become shorter, or shared memory is full (df /dev/shm)",
+    signal.SIGILL: "it may have been built for another kind of processor",
+    signal.SIGABRT: "it gave up by itself: the reason is on its standard error",
+    signal.SIGFPE: "it divided by zero or overflowed an integer",
+    signal.SIGPIPE: "who read its output went away",
+    signal.SIGXCPU: "a limit on CPU time (ulimit -t) was reached",
+    signal.SIGXFSZ: "a limit on file size (ulimit -f) was reached",
+}
+
+
+_ENDINGS = (
+    *(Code.CANCELLED, Code.LOST, Code.TIMED_OUT, Code.SIGNAL, Code.EXIT_CODE, Code.NOT_STARTED),
+    *(Code.OUT_OF_MEMORY, Code.PIDS_LIMIT, Code.STOPPED_BY_SYSTEMD),
+)
+
+
+def ending_findings(record: Record, outcome: Outcome) -> Iterator[Finding]:
+    finding = _why(record, outcome)
+    if finding is not None:
+        yield finding
+    kills = outcome.usage.oom_kills
+    if kills and outcome.reason != "out-of-memory":
+        yield Finding(
+            Code.CHILD_OUT_OF_MEMORY,
+            Severity.WARNING,
+            f"the kernel killed {_plural(kills, 'process', 'processes')} of the job for lack of memory,"
+            " though the job went on",
+            _more_memory(record, outcome),
+        )
+    if outcome.leftovers:
+        yield Finding(
+            Code.LEFTOVERS,
+            Severity.WARNING,
+            f"{_plural(outcome.leftovers, 'process', 'processes')} outlived the main one and"
+            f" {'was' if outcome.leftovers == 1 else 'were'} ended",
+            "let the job wait for what it starts (in a shell: wait)",
+        )
+
+
+def with_ending(job: Job, outcome: Outcome) -> Outcome:
+    """Returns the outcome with the finding for its ending, in place of one for another ending."""
+    finding = _why(Record(status=outcome.status, job=job, outcome=outcome), outcome)
+    others = tuple(one for one in outcome.findings if one.code not in _ENDINGS)
+    return replace(outcome, findings=(*((finding,) if finding is not None else ()), *others))
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "a real-time signal" if number > 31 else "unknown"
+
+
+def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  (one way out for each end)
+    if outcome.status is Status.TIMEOUT:
+        return _timed_out(record, outcome)
+    if outcome.status is Status.CANCELLED and outcome.reason in (LOGOUT, SHUTDOWN):
+        return _stopped_by_systemd(record, outcome)
+    if outcome.status is Status.CANCELLED:
+        how = outcome.error if outcome.reason == CANCELLED_REASON and outcome.error else "cancelled"
+        text = f"it was {how} after {format_duration(outcome.duration_s)}"
+        return Finding(Code.CANCELLED, Severity.INFO, text)
+    if outcome.status is Status.LOST:
+        text = outcome.error or "its supervisor died, and how it ended cannot be known"
+        return Finding(Code.LOST, Severity.PROBLEM, text, f"run it again: {_rerun(record)}")
+    if outcome.reason == "not-started":
+        return Finding(Code.NOT_STARTED, Severity.PROBLEM, outcome.error or "it could not be started")
+    if outcome.reason == "out-of-memory":
+        return _out_of_memory(record, outcome)
+    if outcome.reason == "limit":
+        return _pids_limit(record, outcome)
+    if outcome.signal is not None and outcome.status is not Status.SUCCESS:
+        return _signal(record, outcome, outcome.signal)
+    if outcome.exit_code:
+        return _exit_code(record, outcome, outcome.exit_code)
+    return None
+
+
+def _stopped_by_systemd(record: Record, outcome: Outcome) -> Finding:
+    text = f"{outcome.error}; it had run for {format_duration(outcome.duration_s)}"
+    advice = f"run it again: {_rerun(record)}"
+    if outcome.reason == LOGOUT:
+        advice += "; jobs run on after logout once lingering is enabled: loginctl enable-linger"
+    return Finding(Code.STOPPED_BY_SYSTEMD, Severity.WARNING, text, advice)
+
+
+def _rerun(record: Record) -> str:
+    run = record.job.run
+    if run is None or run.is_command:
+        return f"joblens rerun {_ident(record)}"
+    return f"joblens resume {run.run_uuid[:8]}"
+
+
+def _timed_out(record: Record, outcome: Outcome) -> Finding:
+    if outcome.reason == WALLTIME_REASON:
+        return Finding(
+            Code.TIMED_OUT,
+            Severity.PROBLEM,
+            f"{outcome.error}; the job had run for {format_duration(outcome.duration_s)}",
+            "give it a longer runtime in the file, its scheduler a longer walltime, or the run --walltime",
+        )
+    allowed_s = record.job.requirements.timeout_s
+    given = "" if allowed_s is None else f" of {format_duration(allowed_s)}"
+    had_s = allowed_s or outcome.duration_s
+    return Finding(
+        Code.TIMED_OUT,
+        Severity.PROBLEM,
+        f"its time{given} was up, and it was ended after {format_duration(outcome.duration_s)}",
+        f"it needs more than {format_duration(had_s)}: try {more_time_option(had_s, outcome.duration_s)}",
+    )
+
+
+def _out_of_memory(record: Record, outcome: Outcome) -> Finding:
+    limit = record.job.requirements.memory_bytes if record.job.enforce else None
+    by_kernel = bool(outcome.usage.oom_kills)
+    who = "the kernel" if by_kernel else "joblens"
+    why = (
+        "the machine, or a limit around the job, had no memory left"
+        if limit is None
+        else f"it reached its limit of {format_bytes(limit)}"
+    )
+    return Finding(
+        Code.OUT_OF_MEMORY, Severity.PROBLEM, f"{who} killed it: {why}", _more_memory(record, outcome)
+    )
+
+
+def _more_memory(record: Record, outcome: Outcome) -> str:
+    limit = record.job.requirements.memory_bytes if record.job.enforce else None
+    if limit is None:
+        return (
+            "run fewer jobs at once, raise the limit of the job or unit around it, or take a larger machine"
+        )
+    return more_memory_option(limit, outcome.usage.memory_peak_bytes or 0)
+
+
+def _pids_limit(record: Record, outcome: Outcome) -> Finding:
+    limit = record.job.requirements.pids
+    allowed = "" if limit is None else f" of {limit}"
+    advice = "" if limit is None else f"--pids {2 * limit}"
+    text = outcome.error or f"it had more processes than its limit{allowed}"
+    return Finding(Code.PIDS_LIMIT, Severity.PROBLEM, text, advice)
+
+
+def _signal(record: Record, outcome: Outcome, number: int) -> Finding:
+    text = f"signal {number} ({signal_name(number)}) ended it after {format_duration(outcome.duration_s)}"
+    known = _SIGNAL_ADVICE.get(number)  # type: ignore[call-overload]
+    if number == signal.SIGKILL and _was_no_oom_kill(outcome):
+        in_container = record.job.container is not None or record.job.attached.startswith("container ")
+        known = _KILLED_BY_SOMEBODY.format("the engine's kill or stop" if in_container else "a user")
+    return Finding(Code.SIGNAL, Severity.PROBLEM, text + _last_words(outcome), known or _see_stderr(record))
+
+
+def _was_no_oom_kill(outcome: Outcome) -> bool:
+    """The job's group counts those, whoever's lack of memory it was; where it was read to the end."""
+    return outcome.usage.oom_kills == 0 and "oom_kills" not in outcome.usage.lower_bounds
+
+
+def _exit_code(record: Record, outcome: Outcome, code: int) -> Finding:
+    text = f"exit code {code}{_meaning(code)} after {format_duration(outcome.duration_s)}"
+    return Finding(Code.EXIT_CODE, Severity.PROBLEM, text + _last_words(outcome), _see_stderr(record))
+
+
+def _meaning(code: int) -> str:
+    """What shells mean by it."""
+    if code == 126:
+        return " (a command in it could not be executed)"
+    if code == 127:
+        return " (a command in it was not found)"
+    if 128 < code <= 192:
+        return f" (a process in it was ended by signal {code - 128}, {signal_name(code - 128)})"
+    return ""
+
+
+def _last_words(outcome: Outcome) -> str:
+    lines = outcome.stderr_tail.strip().splitlines()
+    if not lines:
+        return ""
+    line = lines[-1].strip()
+    return f"; last line on stderr: {line[:_LAST_LINE_LENGTH]}{'…' if len(line) > _LAST_LINE_LENGTH else ''}"
+
+
+def _see_stderr(record: Record) -> str:
+    if record.job.attached:
+        return ""  # what it prints is its own affair
+    return f"joblens logs {_ident(record)} --stderr"
+
+
+def _ident(record: Record) -> str:
+    return short(record.job.uuid)
+
+
+def _plural(count: int, one: str, many: str) -> str:
+    return f"1 {one}" if count == 1 else f"{count} {many}"
+
+
+_SMALL_MEMORY_BYTES = 16 * MIB
+_KEYS = {
+    "--memory ": "memory: ",
+    "--cpus ": "num_cpus: ",
+    "--timeout ": "runtime: ",
+    "--gpus ": "num_gpus: ",
+}
+_SHORT = 20  # samples: too few for a trend
+_ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.INFO)
+# What can be too low because a process was not followed. The rest (counters, energy, GPUs) has reasons of its
+# own, which nobody can do anything about.
+_FOLLOWED = {
+    "cpu_total_usec": "CPU time",
+    "cpu_user_usec": "CPU time",
+    "cpu_system_usec": "CPU time",
+    "memory_peak_bytes": "peak memory",
+    "memory_kernel_peak_bytes": "peak memory",
+    "memory_mean_bytes": "mean memory",
+    "memory_largest_process_bytes": "largest process",
+    "faults_minor": "page faults",
+    "faults_major": "page faults",
+    "io_read_bytes": "disk I/O",
+    "io_write_bytes": "disk I/O",
+    "io_call_read_bytes": "I/O calls",
+    "io_call_write_bytes": "I/O calls",
+    "io_call_reads": "I/O calls",
+    "io_call_writes": "I/O calls",
+    "network_rx_bytes": "network",
+    "network_tx_bytes": "network",
+    "network_rx_packets": "network",
+    "network_tx_packets": "network",
+}
+_COUNTED_BY_GROUPS = frozenset({"cpu_total_usec", "network_rx_bytes"})
+
+
+def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ...]:
+    """The gravest first. `record` has its outcome, with usage; findings in it are not looked at."""
+    outcome = record.outcome
+    if outcome is None:
+        return ()
+    found = [
+        *ending_findings(record, outcome),
+        *waiting_findings(record, outcome, samples),
+        *(_growth(record, samples) if len(samples) > _SHORT or outcome.reason == "out-of-memory" else ()),
+        *start_findings(outcome, samples),
+        *sizing_findings(record, outcome, samples),
+        *_gpus(record.job, outcome, samples),
+        *(_caveats(record, outcome.usage) if outcome.usage.lower_bounds or outcome.usage.shared else ()),
+    ]
+    if not found:
+        return ()
+    if any(finding.code == Code.LEAK_SUSPECTED for finding in found):
+        # What it would need next time is not what it used this time.
+        found = [finding for finding in found if finding.code != Code.MEMORY_UNUSED]
+    if is_of_workflow(record.job):
+        found = [_in_words_of_the_file(finding) for finding in found]
+    return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
+
+
+def _growth(record: Record, samples: Sequence[Sample]) -> Iterator[Finding]:
+    from joblens.analysis.findings.memory_growth import growth_findings  # not for every start of joblens
+
+    yield from growth_findings(record, samples)
+
+
+def _gpus(job: Job, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
+    if any(sample.gpus is not None for sample in samples):
+        from joblens.analysis.findings.gpu import gpu_findings  # most machines have none
+
+        yield from gpu_findings(job, outcome, samples)
+
+
+def _in_words_of_the_file(finding: Finding) -> Finding:
+    """What is an option of a single command is a key of `resource_requirements` for a job of a workflow."""
+    text, advice = finding.text, finding.advice
+    for option, key in _KEYS.items():
+        text, advice = text.replace(option, key), advice.replace(option, key)
+    return replace(finding, text=text, advice=advice)
+
+
+def _is_small_memory(usage: Usage, number: str) -> bool:
+    """A process smaller than the launcher is never known exactly, and nobody plans by so little."""
+    return number.startswith("memory_") and (getattr(usage, number) or 0) < _SMALL_MEMORY_BYTES
+
+
+def _why_lower(record: Record, usage: Usage) -> tuple[str, str]:
+    """-> (reason, advice)"""
+    if record.job.attached:
+        return "it was looked at from outside", "joblens run measures a command from its start to its end"
+    is_in_group = record.attempt is not None and record.attempt.accounting.startswith("cgroup")
+    if is_in_group and not _COUNTED_BY_GROUPS.isdisjoint(usage.lower_bounds):
+        # A group misses no process: only its last reading can be missing.
+        return (
+            "the job's control group was gone before its last reading",
+            "end jobs with joblens cancel: kill -9 of joblens or of a job's launcher can lose that reading",
+        )
+    return "not every process could be followed", "joblens doctor shows how to make them exact"
+
+
+def _caveats(record: Record, usage: Usage) -> Iterator[Finding]:
+    job = record.job
+    names = list(
+        dict.fromkeys(
+            _FOLLOWED[number]
+            for number in usage.lower_bounds
+            if number in _FOLLOWED
+            and not _is_small_memory(usage, number)
+            # The group of a container is gone with the processes that would tell.
+            and not (job.container is not None and number.startswith("io_"))
+        )
+    )
+    if names:
+        why, advice = _why_lower(record, usage)
+        text = f"these may be higher than shown, as {why}: {', '.join(names)}"
+        yield Finding(Code.LOWER_BOUNDS, Severity.INFO, text, advice)
+    if usage.shared:
+        text = "other measurements ran in the same process at the same time; parts may be counted in both"
+        yield Finding(
+            Code.SHARED, Severity.INFO, text, "measure one at a time, or run each as its own command"
+        )

@@ -1,0 +1,193 @@
+"""Memory growth: whether a job's working memory keeps growing, and the finding about it.
+
+What a program needs rises and falls; what it leaks never comes back. So not the curve is looked at but its
+floor: the least memory in each of some equal parts of the job's time. Its steady rise is measured by the
+median of the slopes between all its points (Theil-Sen), which single steps and dips do not move.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from joblens.analysis.findings.codes import Code
+from joblens.analysis.numbers.rates import unreclaimable_bytes
+from joblens.model.jobs.job import Finding, Record, Severity
+from joblens.model.jobs.sample import Sample
+from joblens.model.values.units import MIB, format_bytes, format_duration
+
+_PARTS = 16
+_FIRST_PARTS = 2  # in which programs and data are loaded
+LEAST_SAMPLES = 20  # to tell anything
+_LEAST_SECONDS = 60.0
+# From where on a rise is worth a word: it goes on through most of the time, also towards the end, and it is
+# large, in itself and beside what was there before.
+_RISING_STEPS = 0.75
+_LATE_SHARE = 0.3  # of the rise, in the second half
+_LEAST_BYTES = 32 * MIB
+_LEAST_SHARE = 0.2
+_NOISE = 0.01  # of the rise: a step below that is level
+# A rise to the end in memory: how far the rate between two samples may be off, and how far apart they are.
+_EVEN = 3.0
+_LEAST_STEP = 0.1  # of the time
+
+
+class MemoryGrowth(Struct, frozen=True, kw_only=True):
+    """The floor after the first eighth of the time and at the end, and how it got there."""
+
+    first_bytes: int
+    last_bytes: int
+    span_s: float
+    bytes_per_hour: float
+    rising_share: float  # of the steps from one part to the next
+    late_share: float  # of the rise, in the second half
+    after_s: float = 0.0  # from the last point of the floor to the last sample
+
+    @property
+    def keeps_rising(self) -> bool:
+        grown = self.last_bytes - self.first_bytes
+        return (
+            self.rising_share >= _RISING_STEPS
+            and self.late_share >= _LATE_SHARE
+            and min(grown, self.bytes_per_hour * self.span_s / 3600)
+            >= max(_LEAST_BYTES, _LEAST_SHARE * self.first_bytes)
+        )
+
+    def seconds_until(self, limit_bytes: int) -> float | None:
+        """From the last sample on, at this rate."""
+        if self.bytes_per_hour <= 0:
+            return None
+        return max(0.0, (limit_bytes - self.last_bytes) / self.bytes_per_hour * 3600 - self.after_s)
+
+
+def memory_growth(samples: Sequence[Sample]) -> MemoryGrowth | None:
+    """None where the job was too short, or seen too seldom, to tell."""
+    # The first sample is taken before the program is loaded, the last when all is gone.
+    sizes = [
+        (sample.elapsed_us / 1e6, size)
+        for sample in samples[1:-1]
+        if (size := unreclaimable_bytes(sample)) is not None
+    ]
+    if len(sizes) < LEAST_SAMPLES or sizes[-1][0] - sizes[0][0] < _LEAST_SECONDS:
+        return None
+    floor = _floor(sizes)[_FIRST_PARTS:]
+    if len(floor) < _PARTS // 2:
+        return None
+    slopes = sorted(
+        (later[1] - earlier[1]) / (later[0] - earlier[0])
+        for earlier, later in itertools.combinations(floor, 2)
+    )
+    first, middle, last = floor[0][1], floor[len(floor) // 2][1], floor[-1][1]
+    grown = last - first
+    level = max(0.0, _NOISE * grown)
+    steps = [later[1] - earlier[1] > level for earlier, later in itertools.pairwise(floor)]
+    return MemoryGrowth(
+        first_bytes=first,
+        last_bytes=last,
+        span_s=floor[-1][0] - floor[0][0],
+        bytes_per_hour=slopes[len(slopes) // 2] * 3600,
+        rising_share=sum(steps) / len(steps),
+        late_share=(last - middle) / grown if grown > 0 else 0.0,
+        after_s=sizes[-1][0] - floor[-1][0],
+    )
+
+
+class SteadyRise(Struct, frozen=True, kw_only=True):
+    """Of a job that ran out of memory before a floor could show."""
+
+    first_bytes: int
+    last_bytes: int
+    bytes_per_second: float
+
+
+def rise_until_killed(samples: Sequence[Sample], killed_s: float, peak_bytes: int) -> SteadyRise | None:
+    """From the start to the moment it was killed for memory, at its peak. None: it did not grow evenly, or no
+    sample was taken on the way. One large allocation is no leak; neither is loading and then working."""
+    points = [
+        (sample.elapsed_us / 1e6, size)
+        for sample in samples[:-1]
+        if (size := unreclaimable_bytes(sample)) is not None
+    ]
+    if len(points) > 2 and points[-1][1] < points[-2][1]:
+        points.pop()  # seen while it was being killed
+    least_step_s = killed_s * _LEAST_STEP
+    kept = points[:1]
+    for point in points[1:]:
+        if point[0] - kept[-1][0] >= least_step_s and killed_s - point[0] >= least_step_s:
+            kept.append(point)
+    if len(kept) < 2:
+        return None
+    kept.append((killed_s, peak_bytes))
+    grown = peak_bytes - kept[0][1]
+    slope = grown / (killed_s - kept[0][0])
+    slopes = [
+        (later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in itertools.pairwise(kept)
+    ]
+    if grown < _LEAST_BYTES or not all(slope / _EVEN <= one <= slope * _EVEN for one in slopes):
+        return None
+    return SteadyRise(first_bytes=kept[0][1], last_bytes=peak_bytes, bytes_per_second=slope)
+
+
+def _floor(sizes: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
+    """(when, least size) of each part in which the job was looked at."""
+    begin_s, width_s = sizes[0][0], (sizes[-1][0] - sizes[0][0]) / _PARTS
+    parts = itertools.groupby(sizes, lambda size: min(_PARTS - 1, int((size[0] - begin_s) / width_s)))
+    return [min(inside, key=lambda size: size[1]) for _, inside in parts]
+
+
+_FAR_OFF_S = 30 * 86400
+_ADVICE = "if it is not meant to, it leaks: let go of what it has dealt with, or restart it now and then"
+
+
+def growth_findings(record: Record, samples: Sequence[Sample]) -> Iterator[Finding]:
+    growth = memory_growth(samples)
+    text = ""
+    if growth is not None and growth.keeps_rising:
+        text = (
+            "its memory never stopped growing: the least it held rose from "
+            f"{format_bytes(growth.first_bytes)} to {format_bytes(growth.last_bytes)}, "
+            f"by {format_bytes(growth.bytes_per_hour)} an hour"
+        )
+        text += ", until it ran out" if _ran_out(record) else _until_limit(record, samples, growth)
+    elif _ran_out(record):
+        text = _rise(record, samples)
+    if text:
+        yield Finding(Code.LEAK_SUSPECTED, Severity.WARNING, text, _ADVICE)
+
+
+def _ran_out(record: Record) -> bool:
+    return record.outcome is not None and record.outcome.reason == "out-of-memory"
+
+
+def _rise(record: Record, samples: Sequence[Sample]) -> str:
+    """Of a job that was killed for memory too soon for a trend."""
+    outcome = record.outcome
+    if outcome is None or outcome.usage.memory_peak_bytes is None:
+        return ""
+    rise = rise_until_killed(samples, outcome.duration_s, outcome.usage.memory_peak_bytes)
+    if rise is None:
+        return ""
+    return (
+        f"its memory grew evenly from {format_bytes(rise.first_bytes)} to {format_bytes(rise.last_bytes)}, "
+        f"by {format_bytes(rise.bytes_per_second)}/s, until it ran out"
+    )
+
+
+def _until_limit(record: Record, samples: Sequence[Sample], growth: MemoryGrowth) -> str:
+    limit = next(
+        (sample.memory_limit_bytes for sample in reversed(samples) if sample.memory_limit_bytes is not None),
+        record.job.requirements.memory_bytes,
+    )
+    total = None if record.attempt is None else record.attempt.memory_total_bytes
+    what = f"its limit of {format_bytes(limit)}"
+    if limit is None or (total is not None and limit > total):
+        limit, what = total, f"all memory of the machine ({format_bytes(total)})"
+    left_s = None if limit is None else growth.seconds_until(limit)
+    if left_s is None or left_s > _FAR_OFF_S or _was_killed(record):
+        return ""
+    return f"; at that rate it would reach {what} after another {format_duration(left_s)}"
+
+
+def _was_killed(record: Record) -> bool:
+    """There is no "another" for it."""
+    return record.outcome is not None and record.outcome.signal is not None

@@ -1,0 +1,329 @@
+"""GPU use of a job: busy time and throttling between samples; memory, busy time and energy in total.
+
+A GPU is looked at less often than the rest: samples in between have no `gpus`, and say nothing of them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from joblens.model.jobs.sample import GpuReading, Sample
+
+IDLE_PERCENT = 5.0  # below that a GPU does nothing worth its place
+# Bits as NVML names them. What is not here is no slowdown: idle, clocks somebody set, a wait for others.
+THROTTLE_WORDS = {
+    0x1: "idle",
+    0x2: "clocks set by an application",
+    0x4: "power cap (software)",
+    0x8: "slowed by the hardware",
+    0x10: "in step with other GPUs",
+    0x20: "too hot (software)",
+    0x40: "too hot (hardware)",
+    0x80: "power brake (hardware)",
+    0x100: "display clocks",
+}
+# At full load the power cap is what sets the clocks of most GPUs: nothing to act on.
+SLOWED_BITS = 0x8 | 0x20 | 0x40 | 0x80
+
+
+class GpuSpan(Struct, frozen=True):
+    """One device over the time between two looks."""
+
+    seconds: float
+    reading: GpuReading  # of the later look
+    busy_percent: float | None  # by the job, or by anybody where it cannot be told apart
+
+
+def throttle_words(bits: int) -> list[str]:
+    known = [word for bit, word in THROTTLE_WORDS.items() if bits & bit]
+    rest = bits & ~sum(THROTTLE_WORDS)
+    return [*known, f"reason 0x{rest:x}"] if rest else known
+
+
+def has_part(reading: GpuReading) -> bool:
+    """Whether anything of the job is on the device."""
+    return any(
+        (reading.job_processes, reading.job_memory_bytes, reading.job_utilization, reading.job_busy_usec)
+    )
+
+
+def gpus_used(samples: Sequence[Sample]) -> list[str]:
+    """Devices on which something of the job was seen, by id."""
+    used = {name for sample in samples for name, reading in (sample.gpus or {}).items() if has_part(reading)}
+    return sorted(used)
+
+
+def gpu_memory_bytes(sample: Sample) -> int | None:
+    """The job's own, over all devices."""
+    if sample.gpus is None:
+        return None
+    known = [reading.job_memory_bytes for reading in sample.gpus.values()]
+    sizes = [size for size in known if size is not None]
+    return sum(sizes) if sizes or not known else None
+
+
+def busy_percent(earlier: GpuReading | None, later: GpuReading, seconds: float) -> float | None:
+    """Time the job's work kept the device busy, or the share its driver gives; where neither is told, how
+    busy the device was with anybody's work: at least the job's."""
+    if earlier is not None and earlier.job_busy_usec is not None and later.job_busy_usec is not None:
+        grown = later.job_busy_usec - earlier.job_busy_usec
+        if seconds > 0 and grown >= 0:
+            return min(100.0, grown / seconds / 10_000)
+    share = later.job_utilization if later.job_utilization is not None else later.utilization
+    return None if share is None else share / 100
+
+
+def spans_of(samples: Sequence[Sample], name: str) -> Iterator[GpuSpan]:
+    """One device, from each look at it to the next; a look that did not find it there ends the row."""
+    before: tuple[int, GpuReading] | None = None
+    for sample in samples:
+        if sample.gpus is None:
+            continue
+        reading = sample.gpus.get(name)
+        if reading is not None and before is not None:
+            seconds = (sample.elapsed_us - before[0]) / 1e6
+            yield GpuSpan(seconds, reading, busy_percent(before[1], reading, seconds))
+        before = None if reading is None else (sample.elapsed_us, reading)
+
+
+def busy_curve(samples: Sequence[Sample]) -> list[float | None]:
+    """How busy the job kept its GPUs at each sample, added up: 100 is one GPU. Samples between two looks have
+    what the later one tells; None before the first and after the last, and where nobody knows."""
+    curve: list[float | None] = [None] * len(samples)
+    before: int | None = None
+    for place, sample in enumerate(samples):
+        if sample.gpus is None:
+            continue
+        if before is not None:
+            busy = busy_together(samples[before], sample)
+            curve[before + 1 : place + 1] = [busy] * (place - before)
+        before = place
+    return curve
+
+
+def busy_together(earlier: Sample, later: Sample) -> float | None:
+    """How busy the job kept all of its GPUs between two looks: 100 is one."""
+    seconds = (later.elapsed_us - earlier.elapsed_us) / 1e6
+    shares = [
+        busy_percent((earlier.gpus or {}).get(name), reading, seconds)
+        for name, reading in (later.gpus or {}).items()
+        if has_part(reading)
+    ]
+    known = [share for share in shares if share is not None]
+    return sum(known) if known or not shares else None
+
+
+def memory_curve(samples: Sequence[Sample]) -> list[int | None]:
+    """The job's own memory on all GPUs; between two looks what the earlier one saw."""
+    curve: list[int | None] = []
+    for sample in samples:
+        standing = curve[-1] if curve else None
+        curve.append(standing if sample.gpus is None else gpu_memory_bytes(sample))
+    return curve
+
+
+class GpuShare(Struct, frozen=True):
+    """Of the time in which the job was looked at: idle, and how busy on average, over `devices` GPUs."""
+
+    looked_s: float
+    idle_s: float
+    mean_percent: float
+
+
+def gpu_share(samples: Sequence[Sample], devices: int) -> GpuShare | None:
+    """`devices`: how many it had; those that it never touched were idle. Time in which nobody told how busy
+    they were does not count. None where no time is left."""
+    looked = [sample.elapsed_us for sample in samples if sample.gpus is not None]
+    if len(looked) < 2 or devices < 1:
+        return None
+    looked_s = (looked[-1] - looked[0]) / 1e6
+    used = gpus_used(samples)
+    busy_s = active_s = unknown_s = 0.0
+    for name in used:
+        for span in spans_of(samples, name):
+            if span.busy_percent is None:
+                unknown_s += span.seconds
+                continue
+            busy_s += span.seconds * span.busy_percent / 100
+            active_s += span.seconds if span.busy_percent >= IDLE_PERCENT else 0.0
+    count = max(devices, len(used))
+    known_s = looked_s * count - unknown_s
+    if known_s <= 0:
+        return None
+    return GpuShare(known_s / count, max(0.0, known_s - active_s) / count, 100 * busy_s / known_s)
+
+
+def slowed_share(samples: Sequence[Sample], name: str) -> tuple[float, int]:
+    """Of the time in which the job used the device: how much of it the device was held back, and by what."""
+    spans = [span for span in spans_of(samples, name) if has_part(span.reading)]
+    whole_s = sum(span.seconds for span in spans)
+    held = [span for span in spans if (span.reading.throttle_reasons or 0) & SLOWED_BITS]
+    reasons = 0
+    for span in held:
+        reasons |= (span.reading.throttle_reasons or 0) & SLOWED_BITS
+    return (sum(span.seconds for span in held) / whole_s if whole_s > 0 else 0.0), reasons
+
+
+class GpuDeviceTotals(Struct, frozen=True, kw_only=True):
+    """One device over the job's life. Shares are hundredths of a percent, means are over time. `job_*`: the
+    job's own part. None: not known."""
+
+    readings: int = 0
+    observed_usec: int = 0  # from the first reading to the last
+    utilization_mean: int | None = None
+    utilization_max: int | None = None
+    memory_utilization_mean: int | None = None
+    memory_used_mean_bytes: int | None = None
+    memory_used_max_bytes: int | None = None
+    temperature_max_c: int | None = None
+    temperature_mean_c: int | None = None
+    power_mean_mw: int | None = None
+    power_max_mw: int | None = None
+    energy_uj: int | None = None  # of the whole device
+    throttle_reasons: int | None = None  # every bit in these readings
+    job_processes_max: int | None = None
+    job_memory_peak_bytes: int | None = None
+    job_memory_mean_bytes: int | None = None
+    job_busy_usec: int | None = None
+    job_utilization_mean: int | None = None  # busy time out of the observed time
+    job_idle_usec: int | None = None  # observed time in which it did nothing there
+    job_energy_uj: int | None = None
+
+
+class GpuTotals(Struct, frozen=True, kw_only=True):
+    """Over all of the job's devices. `devices` None: it could not be known which it used."""
+
+    memory_peak_bytes: int | None = None  # over all devices at the same time
+    busy_usec: int | None = None
+    energy_uj: int | None = None
+    devices: dict[str, GpuDeviceTotals] | None = None
+
+
+_Reading = tuple[int, GpuReading]  # when, in microseconds since the job's start
+
+
+def gpu_totals(samples: Iterable[Sample]) -> GpuTotals:
+    """`samples` in order; those without a reading of GPUs are between two readings."""
+    taken = [(sample.elapsed_us, sample.gpus) for sample in samples if sample.gpus is not None]
+    if not taken:
+        return GpuTotals()
+    by_device: dict[str, list[_Reading]] = {}
+    for elapsed_us, gpus in taken:
+        for device, reading in gpus.items():
+            by_device.setdefault(device, []).append((elapsed_us, reading))
+    devices = {device: _device_totals(readings) for device, readings in by_device.items()}
+    together = [_sum([reading.job_memory_bytes for reading in gpus.values()]) for _, gpus in taken]
+    return GpuTotals(
+        memory_peak_bytes=_max(together),
+        busy_usec=_sum([device.job_busy_usec for device in devices.values()]),
+        energy_uj=_sum([device.job_energy_uj for device in devices.values()]),
+        devices=devices,
+    )
+
+
+def _device_totals(taken: Sequence[_Reading]) -> GpuDeviceTotals:
+    readings = [reading for _, reading in taken]
+    observed_usec = taken[-1][0] - taken[0][0]
+    busy = [reading.job_busy_usec for reading in readings if reading.job_busy_usec is not None]
+    reasons = [reading.throttle_reasons for reading in readings if reading.throttle_reasons is not None]
+    energy = [_energy_uj(before, now) for before, now in pairwise(taken)]
+    shares = [_energy_share(now) for _, now in taken[1:]]
+    return GpuDeviceTotals(
+        readings=len(readings),
+        observed_usec=observed_usec,
+        utilization_mean=_mean(taken, "utilization"),
+        utilization_max=_max([reading.utilization for reading in readings]),
+        memory_utilization_mean=_mean(taken, "memory_utilization"),
+        memory_used_mean_bytes=_mean(taken, "memory_used_bytes"),
+        memory_used_max_bytes=_max([reading.memory_used_bytes for reading in readings]),
+        temperature_max_c=_max([reading.temperature_c for reading in readings]),
+        temperature_mean_c=_mean(taken, "temperature_c"),
+        power_mean_mw=_mean(taken, "power_mw"),
+        power_max_mw=_max([reading.power_mw for reading in readings]),
+        energy_uj=_sum(energy) if energy else None,
+        throttle_reasons=_all_bits(reasons) if reasons else None,
+        job_processes_max=_max([reading.job_processes for reading in readings]),
+        job_memory_peak_bytes=_max([reading.job_memory_bytes for reading in readings]),
+        job_memory_mean_bytes=_mean(taken, "job_memory_bytes"),
+        job_busy_usec=_counted(busy) if busy else None,
+        job_utilization_mean=min(10_000, (_counted(busy) - busy[0]) * 10_000 // observed_usec)
+        if busy and observed_usec
+        else None,
+        job_idle_usec=_idle_usec(taken),
+        job_energy_uj=_sum(
+            [
+                None if drawn is None or share is None else round(drawn * share)
+                for drawn, share in zip(energy, shares, strict=True)
+            ]
+        )
+        if energy
+        else None,
+    )
+
+
+def _counted(values: Sequence[int]) -> int:
+    """What a counter came to. It begins anew where another process took over the measuring."""
+    return values[0] + sum(now - before if now >= before else now for before, now in pairwise(values))
+
+
+def _energy_uj(before: _Reading, now: _Reading) -> int | None:
+    """What the device drew between two readings: by its counter, or where it has none, by its power."""
+    (began_us, first), (ended_us, last) = before, now
+    if first.energy_mj is not None and last.energy_mj is not None:
+        return max(0, last.energy_mj - first.energy_mj) * 1000
+    if first.power_mw is not None and last.power_mw is not None:
+        return (first.power_mw + last.power_mw) * (ended_us - began_us) // 2000
+    return None
+
+
+def _energy_share(reading: GpuReading) -> float | None:
+    """Of what the device drew up to this reading. All of it where nobody else is there, what it draws while
+    it waits included; otherwise by utilisation, or among processes that all wait, by their number."""
+    own, everyone = reading.job_processes, reading.processes
+    if own is None:
+        return None
+    if own == 0 and not reading.job_utilization:
+        return 0.0
+    if everyone is not None and own >= everyone:
+        return 1.0
+    job, device = reading.job_utilization, reading.utilization
+    if job is None or device is None:
+        return None
+    if not job and not device:
+        return own / everyone if everyone else 1.0
+    return job / max(job, device)
+
+
+def _idle_usec(taken: Sequence[_Reading]) -> int | None:
+    if len(taken) < 2 or any(reading.job_utilization is None for _, reading in taken[1:]):
+        return None
+    return sum(now[0] - before[0] for before, now in pairwise(taken) if now[1].job_utilization == 0)
+
+
+def _mean(taken: Sequence[_Reading], field: str) -> int | None:
+    """Over time: a reading stands for what went before it."""
+    known = [(at_us, value) for at_us, reading in taken if (value := getattr(reading, field)) is not None]
+    if not known:
+        return None
+    if len(known) == 1 or known[-1][0] == known[0][0]:
+        return int(known[-1][1])
+    area = sum(value * (at_us - before_us) for (before_us, _), (at_us, value) in pairwise(known))
+    return int(area / (known[-1][0] - known[0][0]) + 0.5)
+
+
+def _all_bits(values: Sequence[int]) -> int:
+    bits = 0
+    for value in values:
+        bits |= value
+    return bits
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    """None where one of them is not known. Of nothing it is 0: no device was used."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _max(values: Sequence[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)

@@ -1,0 +1,225 @@
+"""Sample buffer of a job in progress: all samples of a short job, a bounded selection of a long one,
+packed in little memory.
+"""
+
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from joblens.analysis.numbers.memory_peak import group_mark, process_mark, step_peak
+from joblens.analysis.numbers.rates import cpu_percent, file_pages, unreclaimable_bytes
+from joblens.model.jobs.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, GpuReading, Sample
+
+_MOST_KEPT = 400
+_MOST_AS_OBJECTS = 20  # the newest; an object takes two kilobytes
+_PACKED_AT_ONCE = 16
+_ROWS_A_CHUNK = 64
+_WATCHED = (  # the sample with the highest value of each is never thinned out
+    "memory_current_bytes",
+    "memory_kernel_peak_bytes",
+    "memory_largest_process_bytes",
+    "memory_file_bytes",
+    "memory_virtual_bytes",
+    "memory_swap_bytes",
+    "memory_pss_bytes",
+    "memory_huge_bytes",
+    "memory_rss_sum_bytes",
+    "processes",
+    "threads",
+    "open_files",
+    "host_memory_used_bytes",
+    # counters: these are the last samples that had them
+    "io_call_read_bytes",
+    "network_rx_bytes",
+    "instructions",
+    "cpu_migrations",
+    "host_energy_package_uj",
+)
+_watched_of = attrgetter(*_WATCHED)
+_MARKS = {"group peak": group_mark, "process peak": process_mark}
+_WATCHED_OF_EACH_GPU = (
+    "utilization",
+    "memory_used_bytes",
+    "temperature_c",
+    "power_mw",
+    "job_utilization",
+    "job_memory_bytes",
+    "job_busy_usec",  # counters again
+    "energy_mj",
+)
+
+
+class RunningSummary:
+    """`samples` begins with the first and ends with the last sample there was, peaks included; `count`
+    is how many there were in all."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._added = 0
+        self._chunks: list[Chunk] = []  # older ones
+        self._recent: list[Sample] = []
+        self._champions: dict[str, tuple[float, tuple[int, ...]]] = {}  # value, and which samples hold it
+
+    @property
+    def samples(self) -> list[Sample]:
+        """Made anew each time: this is for the end of the job."""
+        if not self._chunks:
+            return list(self._recent)
+
+        old = [unpacked(row) for chunk in self._chunks for row in chunk.rows()]
+        return old + self._recent
+
+    @property
+    def last(self) -> Sample | None:
+        return self._recent[-1] if self._recent else None
+
+    def add(self, sample: Sample) -> None:
+        self._compare(sample)
+        self._recent.append(sample)
+        self._added += 1
+        self.count += 1
+        if len(self._recent) > _MOST_AS_OBJECTS:
+            self._pack()
+
+    def add_unstored(self, sample: Sample) -> None:
+        """A look between two samples that may have seen a peak; it is not one of the stored samples."""
+        self.add(sample)
+        self.count -= 1
+
+    def _compare(self, sample: Sample) -> None:
+        this = (self._added,)
+        champions = self._champions
+        for name, value in zip(_WATCHED, _watched_of(sample), strict=True):
+            # As `_challenge` does it, for every sample of every job.
+            if value is not None and ((champion := champions.get(name)) is None or value >= champion[0]):
+                champions[name] = (value, this)
+        self._challenge("unreclaimable", unreclaimable_bytes(sample), this)
+        if sample.gpus:
+            self._compare_gpus(sample.gpus, this)
+        if self._recent:
+            # A rate belongs to two neighbours; both stay.
+            rate = cpu_percent(self._recent[-1], sample)
+            self._challenge("cpu_percent", rate, (self._added - 1, self._added))
+            self._compare_peaks(self._recent[-1], sample)
+
+    def _compare_peaks(self, before: Sample, sample: Sample) -> None:
+        """So do the file pages around a peak."""
+        for name, mark_of in _MARKS.items():
+            step = step_peak(mark_of(before), mark_of(sample))
+            if step is not None:
+                self._challenge(f"{name} least", step.least, (self._added - 1, self._added))
+                self._challenge(f"{name} most", step.most, (self._added - 1, self._added))
+
+    def _compare_gpus(self, gpus: Mapping[str, GpuReading], this: tuple[int]) -> None:
+        for name, reading in gpus.items():
+            for field in _WATCHED_OF_EACH_GPU:
+                self._challenge(f"{name} {field}", getattr(reading, field), this)
+        together = sum(reading.job_memory_bytes or 0 for reading in gpus.values())
+        self._challenge("gpu memory", together, this)
+
+    def _challenge(self, name: str, value: float | None, numbers: tuple[int, ...]) -> None:
+        champion = self._champions.get(name)
+        if value is not None and (champion is None or value >= champion[0]):
+            self._champions[name] = (value, numbers)
+
+    def _pack(self) -> None:
+
+        older, self._recent = self._recent[:_PACKED_AT_ONCE], self._recent[_PACKED_AT_ONCE:]
+        first = self._added - len(self._recent) - len(older)
+        self._chunks.append(
+            packed_chunk([packed_row(first + place, each) for place, each in enumerate(older)])
+        )
+        if sum(len(chunk.numbers) for chunk in self._chunks) > _MOST_KEPT:
+            rows = self._thinned_out([row for chunk in self._chunks for row in chunk.rows()])
+            starts = range(0, len(rows), _ROWS_A_CHUNK)
+            self._chunks = [packed_chunk(rows[start : start + _ROWS_A_CHUNK]) for start in starts]
+
+    def _thinned_out(self, rows: "list[Row]") -> "list[Row]":
+        """Every second one goes, unless it holds a peak. The newest quarter is left as it is. GPUs are looked
+        at less often than the rest: of those looks, too, every second one stays."""
+        protected = {number for _, numbers in self._champions.values() for number in numbers}
+        kept: list[Row] = []
+        left_out: list[Row] = []  # since the last one that stays
+        seen = {False: 0, True: 0}
+        start_of_recent = len(rows) * 3 // 4
+        for row in rows[:start_of_recent]:
+            if seen[row.has_gpus] % 2 == 0 or row.number in protected:
+                kept += [*self._with_file_pages(kept, left_out, row), row]
+                left_out = []
+            else:
+                left_out.append(row)
+            seen[row.has_gpus] += 1
+        return kept + rows[start_of_recent:]
+
+    def _with_file_pages(self, kept: "list[Row]", left_out: "list[Row]", row: "Row") -> "list[Row]":
+        """The one among `left_out` without which file pages that came and went would pass for memory."""
+        if not kept or not left_out:
+            return []
+
+        step = step_peak(group_mark(unpacked(kept[-1])), group_mark(unpacked(row)))
+        if step is None or step.least <= self._champions["group peak least"][0]:
+            return []
+        return [max(left_out, key=lambda each: file_pages(unpacked(each)) or 0)]
+
+
+_LEVEL = 1  # quick: neighbours are alike
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[Any])
+_FIELDS = Sample.__struct_fields__
+
+
+class Row(Struct, frozen=True):
+    """One sample as bytes, with what has to be known to throw it away."""
+
+    number: int  # which of the job's samples it is
+    has_gpus: bool
+    data: bytes
+
+
+class Chunk(Struct, frozen=True):
+    """Samples that follow each other, compressed together."""
+
+    numbers: "array[int]"
+    lengths: "array[int]"
+    with_gpus: bytes  # 1 where it has some
+    data: bytes
+
+    def rows(self) -> Iterator[Row]:
+        data, position = zlib.decompress(self.data), 0
+        for number, length, has_gpus in zip(self.numbers, self.lengths, self.with_gpus, strict=True):
+            yield Row(number, bool(has_gpus), data[position : position + length])
+            position += length
+
+
+def packed_chunk(rows: Sequence[Row]) -> Chunk:
+    return Chunk(
+        array("Q", [row.number for row in rows]),
+        array("I", [len(row.data) for row in rows]),
+        bytes(row.has_gpus for row in rows),
+        zlib.compress(b"".join(row.data for row in rows), _LEVEL),
+    )
+
+
+def packed_row(number: int, sample: Sample) -> Row:
+    fields = astuple(sample)
+    try:
+        data = _encoder.encode(fields)
+    except OverflowError:  # no true counter needs more than 64 bits
+        columns = fields[: len(SAMPLE_COLUMNS)]
+        data = _encoder.encode([None if abs(value or 0) >= 1 << 63 else value for value in columns])
+    return Row(number, sample.gpus is not None, data)
+
+
+def unpacked(row: Row) -> Sample:
+    values = zip(_FIELDS, _decoder.decode(row.data), strict=False)
+    known = {name: value for name, value in values if value is not None}
+    for name, kind in SAMPLE_TABLES.items():
+        if name in known:
+            known[name] = msgspec.convert(known[name], dict[str, kind])  # type: ignore[valid-type]
+    return Sample(**known)

@@ -1,0 +1,158 @@
+"""Status of workflows and runs in a few numbers: jobs by state, time driven, how a run ended."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from joblens.model.jobs.job import Status
+from joblens.model.runs.run import (
+    JobResult,
+    JobState,
+    Run,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    RunStatus,
+    Workflow,
+)
+
+INTERRUPTED = "interrupted"  # it began, never ended, and whoever drove it is gone
+
+
+class RunRow(Struct, frozen=True, kw_only=True):
+    run: Run
+    status: str  # as RunStatus, or INTERRUPTED
+    done: int
+    failed: int
+    took_s: float | None = None  # time it was driven, without what lay between a stop and a resume
+
+    @property
+    def left(self) -> int:
+        """Jobs of the run without an end; those that --only, --skip or --until left out are not counted."""
+        wanted = self.run.jobs if self.run.selected is None else self.run.selected
+        return max(0, wanted - self.done - self.failed)
+
+
+class WorkflowRow(Struct, frozen=True, kw_only=True):
+    workflow: Workflow
+    runs: int
+    last: RunRow | None
+
+
+class TaskGroupRow(Struct, frozen=True, kw_only=True):
+    """Tasks of a queue that were submitted together."""
+
+    workflow_id: str
+    name: str  # '': it has none
+    began_at_us: int
+    by_status: dict[Status, int]
+
+    @property
+    def tasks(self) -> int:
+        return sum(self.by_status.values())
+
+    @property
+    def done(self) -> int:
+        return self.by_status.get(Status.SUCCESS, 0)
+
+    @property
+    def failed(self) -> int:
+        return self.tasks - self.done - self.left
+
+    @property
+    def left(self) -> int:
+        """Those that were cancelled too, as in a run."""
+        return sum(self.by_status.get(each, 0) for each in (Status.QUEUED, Status.RUNNING, Status.CANCELLED))
+
+    @property
+    def status(self) -> RunStatus:
+        if any(not status.is_final for status in self.by_status):
+            return RunStatus.CREATED if set(self.by_status) == {Status.QUEUED} else RunStatus.RUNNING
+        if self.failed:
+            return RunStatus.FAILED
+        return RunStatus.STOPPED if self.left else RunStatus.COMPLETED
+
+
+def run_label(run: Run) -> str:
+    """As people type it."""
+    if run.workflow_number is None or run.number is None:
+        return run.uuid
+    return f"{run.workflow_number}.{run.number}"
+
+
+class FailedJob(Struct, frozen=True):
+    name: str
+    state: JobState
+    why: str
+    logs_dir: str = ""
+    number: int | None = None  # of its last attempt's record
+
+
+class FailedAction(Struct, frozen=True):
+    """One command of an action that did not succeed; `name` is that of its record."""
+
+    name: str  # action-1.2: the second command of the first action
+    command: str
+    why: str
+    number: int | None = None
+    logs_dir: str = ""
+
+
+class RunEnding(Struct, frozen=True, kw_only=True):
+    """`failures`: the first of them; `more_failures`: how many there are beyond."""
+
+    label: str  # 3.1
+    name: str
+    status: RunStatus
+    wall_s: float
+    counts: Mapping[JobState, int]
+    failures: tuple[FailedJob, ...] = ()
+    more_failures: int = 0
+    actions: tuple[FailedAction, ...] = ()  # those that failed
+    datasets: tuple[tuple[str, str], ...] = ()  # those that could not be finalized, each with its error
+    file: str = ""  # it came from, where there is one
+    has_too_small: bool = False  # jobs that ran out of memory or time: as they are they would fail again
+
+
+def driven_s(
+    events: Sequence[RunEvent], results: Sequence[JobResult], until_us: int | None = None
+) -> float | None:
+    """The sum of its turns, each from a start to its end. Where whoever drove it was killed there is no end:
+    then the turn lasted until the last thing that is known of its jobs. `until_us`: it is being driven
+    now, and this is now. None: it was never started."""
+    turns = sorted(
+        (event for event in events if isinstance(event.fact, RunStarted | RunEnded)),
+        key=lambda event: event.at_us,
+    )
+    total_us, began_us = 0, None
+    known_us = sorted(_instants(results))
+    for event in turns:
+        if isinstance(event.fact, RunEnded):
+            total_us += 0 if began_us is None else event.at_us - began_us
+            began_us = None
+            continue
+        if began_us is not None:
+            total_us += _last_before(known_us, began_us, event.at_us) - began_us
+        began_us = event.at_us
+    if not turns:
+        return None
+    if began_us is not None:
+        ended_us = _last_before(known_us, began_us, None) if until_us is None else until_us
+        total_us += max(0, ended_us - began_us)
+    return total_us / 1_000_000
+
+
+def _instants(results: Sequence[JobResult]) -> list[int]:
+    began = [result.began_at_us for result in results if result.began_at_us]
+    ended = [
+        result.began_at_us + round(result.duration_s * 1_000_000)
+        for result in results
+        if result.began_at_us and result.duration_s is not None
+    ]
+    return began + ended
+
+
+def _last_before(known_us: Sequence[int], from_us: int, until_us: int | None) -> int:
+    return max(
+        (at for at in known_us if at >= from_us and (until_us is None or at <= until_us)), default=from_us
+    )

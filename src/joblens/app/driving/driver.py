@@ -1,0 +1,381 @@
+"""Driver of a run: from its present state to its end."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct, structs
+
+from joblens.agent.attempts.preparation import RunSetup
+from joblens.agent.cgroups.login_session import name_stop
+from joblens.agent.runs.driver import RunDriver
+from joblens.agent.runs.facts import RunFacts, secrets_of_batch
+from joblens.agent.runs.view import NoView, RunView, ThreadedView
+from joblens.agent.runtime.loop import heed_as_before, heed_no_nudge
+from joblens.agent.runtime.ownership import RunLock, remove_idle_folders
+from joblens.agent.session.context import AgentContext
+from joblens.app.jobs.preparation import SubmitEnvironment, probes_of
+from joblens.app.jobs.supervisor import allow_many_files
+from joblens.app.runs.control import driven_by_another
+from joblens.app.runs.lookup import KeptResults, kept_events, kept_results
+from joblens.app.runs.records import driven_before_s, earlier_durations, enabled_places, jobs_to_run
+from joblens.app.wiring.agent_context import OwnLog, close_context, open_context, open_recovery
+from joblens.app.wiring.drivers import spool_dir, store_for_jobs, store_name
+from joblens.app.wiring.journals import ContextJournals
+from joblens.app.wiring.machine import check_fit, machine_offer
+from joblens.engine.schedule.capacity import AHEAD_OF_WORKERS, Choices, RunCapacity
+from joblens.engine.schedule.replay import restore
+from joblens.engine.schedule.schedule import Schedule
+from joblens.model.errors import JoblensError
+from joblens.model.jobs.job import Record, Status
+from joblens.model.runs.plan import Plan, growing
+from joblens.model.runs.run import (
+    DatasetFinalized,
+    JobsSpawned,
+    JobState,
+    OutputsMissing,
+    Run,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    RunStatus,
+)
+from joblens.model.settings import Settings
+from joblens.model.writes import JobEnded, RunNoted, Write
+from joblens.plan.workflows.graph import jobs_elsewhere
+from joblens.ports.store import Store
+from joblens.stores.wrappers.journal import JournaledStore
+
+if TYPE_CHECKING:
+    from joblens.agent.clusters.tickets import QueueSide
+    from joblens.app.clusters.engine import ClusterEngine
+
+
+MakeView = Callable[[Run, Plan, RunCapacity], RunView]
+
+
+class Driven(Struct, frozen=True, kw_only=True):
+    run: Run
+    plan: Plan  # with the jobs that were added
+    status: RunStatus
+    states: tuple[JobState, ...]  # by place in the plan
+    whys: Mapping[int, str]
+    wall_s: float
+    was_interrupted: bool = False
+    interrupted_by: int | None = None  # the signal
+
+    def counts(self) -> dict[JobState, int]:
+        found: dict[JobState, int] = {}
+        for state in self.states:
+            found[state] = found.get(state, 0) + 1
+        return dict(sorted(found.items()))
+
+
+class _Past(NamedTuple):
+    """Facts of the run before this driver."""
+
+    events: list[RunEvent]
+    kept: KeptResults | None  # outcomes of an earlier run that count in this one
+    base_events: list[RunEvent]  # of that run
+
+
+def drive(
+    run: Run,
+    plan: Plan,
+    settings: Settings,
+    *,
+    make_view: MakeView | None = None,
+    log: OwnLog | None = None,
+    lock: RunLock | None = None,
+    config: str | None = None,
+) -> Driven:
+    """From where it stands to its end. `lock`: of this run, taken already. Raises RunIsDriven when another
+    process is at it."""
+    spool = spool_dir(store_name(settings))  # now: the store may be gone in the end
+    nudged = heed_no_nudge()
+    if lock is None:
+        lock = RunLock(spool, run.uuid)
+        if not lock.take():
+            heed_as_before(nudged)
+            raise driven_by_another(run, lock)
+    try:
+        return _Driving(run, plan, settings, log or OwnLog(settings.logs), config).drive(make_view)
+    finally:
+        lock.release()
+        heed_as_before(nudged)
+        remove_idle_folders(spool)
+
+
+class _Driving:
+    def __init__(self, run: Run, plan: Plan, settings: Settings, log: OwnLog, config: str | None) -> None:
+        from joblens.app.queue.notifiers import settings_of_run
+        from joblens.app.runs.specs import hide_names, stored_secrets
+
+        settings = settings_of_run(settings, run.options)
+        self._run = run
+        self._secrets = stored_secrets(run, settings)
+        for batch in run.spawned:
+            self._secrets = self._secrets | secrets_of_batch(batch)
+        self._plan = growing(hide_names(plan, self._secrets))
+        self._settings = settings
+        self._log = log
+        self._config = config
+        self._cluster: ClusterEngine | None = None
+        self._offer = self._make_offer()
+        self._driver: RunDriver | None = None
+        self._journaled: list[JournaledStore] = []
+        self._is_over = False
+
+    def _make_offer(self) -> RunCapacity:
+        options = self._run.options
+        if options.engine == "local":
+            return machine_offer(options)
+        from joblens.app.clusters import engine as cluster_engine
+        from joblens.app.clusters.engine import run_offer
+
+        if cluster_engine.is_cluster(options.engine):
+            self._cluster = cluster_engine.ClusterEngine(
+                self._run, self._plan, self._settings, self._config, self._log.warn
+            )
+            return self._cluster.offer()
+        offer = run_offer(self._plan, options, self._settings, self._log.warn)
+        places = jobs_to_run(self._plan, options, self._run.again)
+        check_fit(self._plan, offer, places - jobs_elsewhere(self._plan, options.labels))
+        return offer
+
+    def _open_side(self, context: AgentContext) -> "QueueSide | None":
+        if self._run.options.engine == "local":
+            return None
+        if self._cluster is not None:
+            cluster, journals = self._cluster, ContextJournals(context, self._journaled[0])
+            return context.recorder.read(lambda store: cluster.side(store, journals))
+        from joblens.app.clusters.engine import open_side
+
+        return open_side(self._plan, self._run.options, self._settings, self._config, self._log.warn)
+
+    def drive(self, make_view: MakeView | None) -> Driven:
+        context = open_context(
+            self._settings, self._take_sample, allow_many_files(), self._log.warn, self._keep_journaled
+        )
+        context = structs.replace(context, complete=name_stop)
+        context.add_secrets(self._secrets)
+        if self._secrets:
+            context.recorder.sieve = self._without_secrets
+        side: QueueSide | None = None
+        view: NoView | ThreadedView = NoView()
+        try:
+            shown = self._offer if self._cluster is None else self._cluster.shown_offer(self._offer)
+            if make_view is not None:
+                view = ThreadedView(make_view(self._run, self._plan, shown), self._log.warn)
+            facts = RunFacts(context, self._run.uuid, self._plan)
+            schedule = self._schedule(context)
+            setup = self._setup()
+            side = self._open_side(context)
+            recovery = open_recovery(context, self._settings)
+            driver = RunDriver(setup, context, recovery, schedule, facts, view, side)
+            self._driver = driver
+            past = self._read_past(context, schedule, facts, driver)
+            running = driver.adopt()
+            self._restore(context, schedule, past, running)
+            before_s = context.recorder.read(lambda store: driven_before_s(store, self._run))
+            began_s = time.monotonic()
+            started = RunStarted(
+                context.owner,
+                shown.cpus,
+                shown.memory_bytes,
+                shown.gpus,
+                setup.logs_dir,
+                options=structs.replace(self._run.options, parameters={}),
+            )
+            facts.note_now(started)
+            status = RunStatus.FAILED
+            try:
+                status = driver.run(running)
+                status = self._note_end(facts, status)
+                self._is_over = True
+            except JoblensError:
+                facts.note_now(RunEnded(RunStatus.STOPPED))  # it can be gone on with when the reason is gone
+                raise
+            finally:
+                ended_s = time.monotonic()
+                view.close(status)
+            self._note_added_jobs(driver)
+            driven = Driven(
+                run=structs.replace(self._run, status=status),
+                plan=self._plan,
+                status=status,
+                states=tuple(schedule.state_of(index) for index in range(len(self._plan.jobs))),
+                whys=dict(schedule.whys),
+                wall_s=before_s + ended_s - began_s,
+                was_interrupted=driver.was_interrupted,
+                interrupted_by=driver.interrupted_by,
+            )
+            self._after(context, setup)
+            return driven
+        finally:
+            view.close(RunStatus.FAILED)  # unless it was closed
+            if self._driver is not None:
+                self._driver.wait()
+            if side is not None:
+                side.store.close()
+            if self._cluster is not None:
+                self._cluster.close(is_over=self._is_over)
+            close_context(context, sweeps_all=True)
+
+    def _note_end(self, facts: RunFacts, status: RunStatus) -> RunStatus:
+        """Returns `stopped` where jobs were added after the driver last asked for them: the run can be
+        resumed. `app.spawning` does the same for jobs that are written later still."""
+        facts.note_now(RunEnded(status))
+        late = 0 if status is RunStatus.STOPPED else facts.count_late_jobs()
+        if late:
+            status = RunStatus.STOPPED
+            facts.note_now(RunEnded(status))
+            jobs = "a job was" if late == 1 else f"{late:,} jobs were"
+            self._log.warn(f"{jobs} added just as the run ended; joblens resume runs them")
+        return status
+
+    def _note_added_jobs(self, driver: RunDriver) -> None:
+        spawned = (*self._run.spawned, *driver.added_jobs.batches)
+        self._run = structs.replace(self._run, spawned=spawned, jobs=len(self._plan.jobs))
+
+    def _without_secrets(self, writes: Sequence[Write]) -> list[Write]:
+        """Hides secrets in outcomes of jobs that an earlier process began, and in events."""
+        return [self._without_secret(write) for write in writes]
+
+    def _without_secret(self, write: Write) -> Write:
+        if isinstance(write, JobEnded):
+            return structs.replace(write, outcome=self._secrets.hide_in_outcome(write.outcome))
+        if isinstance(write, RunNoted) and isinstance(write.event.fact, OutputsMissing | DatasetFinalized):
+            return structs.replace(write, event=self._secrets.hide(write.event))
+        return write
+
+    def _keep_journaled(self, store: Store) -> Store:
+        assert isinstance(store, JournaledStore)
+        self._journaled.append(store)
+        return store
+
+    def _take_sample(self, name: str) -> None:
+        if self._driver is not None:
+            self._driver.take_sample(name)
+
+    def _schedule(self, context: AgentContext) -> Schedule:
+        choices = Choices(
+            enabled=enabled_places(self._plan, self._run.options),
+            enforce=self._run.options.enforce and self._settings.limits.enforce,
+            expected_s=context.recorder.read(self._expected),
+            may_go_ahead=self._plan.execution.staggered_start_s <= 0,
+            may_grow=True,
+            served_labels=None if self._run.options.engine == "local" else self._run.options.labels,
+        )
+        if self._cluster is not None:
+            self._cluster.expect(choices.enabled, choices.expected_s)
+        return Schedule(self._plan, self._offer, structs.replace(choices, **self._choices_of_queue()))
+
+    def _choices_of_queue(self) -> dict[str, Any]:
+        options = self._run.options
+        if options.engine == "local":
+            return {}
+        if self._cluster is not None:
+            return {"may_go_ahead": False, "lost_is_final": True, "is_worker": False}  # it queues for itself
+        # With an end of the run in sight nothing is begun that would not fit.
+        ahead = structs.replace(AHEAD_OF_WORKERS, limited_too=options.time_s is None)
+        return {"ahead": ahead, "lost_is_final": True, "is_worker": False}
+
+    def _expected(self, store: Store) -> dict[int, float]:
+        """How long jobs took before, for those that are looked at first to be the right ones."""
+        if (self._run.number or 1) == 1:
+            return {}
+        known = earlier_durations(store, self._run, self._plan)
+        return {place: known[job.name] for place, job in enumerate(self._plan.jobs) if job.name in known}
+
+    def _read_past(
+        self, context: AgentContext, schedule: Schedule, facts: RunFacts, driver: RunDriver
+    ) -> _Past:
+        """Reads the events so far and takes in jobs that were added after the run was read. Before `adopt`:
+        an earlier driver may have queued such a job."""
+        kept = context.recorder.read(lambda store: kept_results(store, self._run))
+        base_events: list[RunEvent] = []
+        if kept is not None:
+            base_events = context.recorder.read(lambda store: kept_events(store, kept))
+            facts.take_earlier(base_events)
+        events = facts.begin()
+        for event in events:
+            if isinstance(event.fact, JobsSpawned):
+                first = driver.inbox.take_batch(event.fact)
+                if first is not None:
+                    schedule.add_jobs(first)
+        return _Past(events, kept, base_events)
+
+    def _restore(self, context: AgentContext, schedule: Schedule, past: _Past, running: list[Record]) -> None:
+        run = self._run
+        results = context.recorder.read(lambda store: store.run_results(run.uuid))
+        # What waits in a queue is under way, and is not to be queued once more.
+        queued = {one.job.uuid for one in running if one.job.queue}
+        results = [
+            structs.replace(one, status=Status.RUNNING) if one.job_uuid in queued else one for one in results
+        ]
+        devices = {one.job.run.index: one.job.gpu_devices for one in running if one.job.run is not None}
+        if past.kept is None:
+            restore(schedule, results, past.events, devices=devices, now_us=context.clock.now_us())
+            return
+        restore(
+            schedule,
+            results,
+            past.events,
+            past.kept.results,
+            again=run.again,
+            base_events=past.base_events,
+            devices=devices,
+            now_us=context.clock.now_us(),
+        )
+
+    def _setup(self) -> RunSetup:
+        settings, run = self._settings, self._run
+        here = SubmitEnvironment.here()
+        cwd = run.options.cwd or here.cwd
+        output_dir = os.path.normpath(os.path.join(cwd, run.options.output_dir))
+        return RunSetup(
+            run=run,
+            plan=self._plan,
+            environ=here.environ,
+            recorded_env=here.recorded_env,
+            user=here.user,
+            cwd=cwd,
+            store_url=store_for_jobs(settings, is_elsewhere=run.options.engine != "local"),
+            output_dir=output_dir,
+            # The ticket of a single command names the job's own folder.
+            logs_dir=output_dir if run.is_command else self._claim_logs_dir(os.path.abspath(output_dir)),
+            enforce=run.options.enforce and settings.limits.enforce,
+            monitor=run.options.monitor and settings.job_metrics.enabled,
+            probes=probes_of(run.options.probes, settings),
+            accounting=settings.limits.accounting,
+            grace_s=settings.limits.grace,
+            output_max_bytes=settings.output.max_size,
+            grid_co2_g_per_kwh=settings.energy.grid_co2_g_per_kwh,
+            secrets=self._secrets,
+        )
+
+    def _claim_logs_dir(self, output_dir: str) -> str:
+        """Says so when another store uses the folder that the run has by its number."""
+        from joblens.app.driving.outputs import claim_run_folder
+
+        run = self._run
+        usual = os.path.join(output_dir, "job_output", f"{run.workflow_number or 0}_{run.number or 0}")
+        try:
+            folder = claim_run_folder(run, output_dir, self._settings)
+        except OSError:
+            return usual  # the first job says that it cannot be written
+        if folder not in (usual, run.logs_dir):
+            self._log.warn(f"{usual} belongs to another run; output of this one goes to {folder}")
+        return folder
+
+    def _after(self, context: AgentContext, setup: RunSetup) -> None:
+        from joblens.app.driving.outputs import after_run
+
+        try:
+            context.recorder.read(
+                lambda store: after_run(store, self._run, self._plan, setup, self._settings, self._log)
+            )
+        except JoblensError as error:  # how the run ended stands
+            self._log.warn(str(error))

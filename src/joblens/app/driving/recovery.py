@@ -1,0 +1,278 @@
+"""Recovery of a failed run: causes, larger requests, the hook, and jobs reset to run again."""
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.agent.runtime.loop import heed_as_before, heed_no_nudge
+from joblens.agent.runtime.ownership import RunLock, is_gone
+from joblens.analysis.findings.failure_causes import Cause, Diagnosis, diagnose
+from joblens.analysis.runs.status import run_label
+from joblens.app.runs.control import driven_by_another, refuse_unfinished_base
+from joblens.app.runs.state import JobStanding, RunState, state_of_run
+from joblens.app.wiring.drivers import spool_dir, store_name
+from joblens.engine.life.recovery_plan import Failure, JobRecovery, capped, requests_of
+from joblens.engine.progress.allocations import ClusterPlaces
+from joblens.engine.schedule.replay import notes_of
+from joblens.model.errors import InputError, PlanError, RecoveryRefused, RunIsDriven, UnknownJob
+from joblens.model.runs.plan import Plan
+from joblens.model.runs.run import (
+    JobsReset,
+    JobState,
+    RaisedRequest,
+    RequirementsRaised,
+    Run,
+    RunEnded,
+    RunEvent,
+    RunFact,
+    RunStatus,
+)
+from joblens.model.settings import Settings
+from joblens.model.values.ids import new_uuid
+from joblens.model.writes import RunNoted
+from joblens.plan.workflows.graph import Graph
+from joblens.plan.workflows.plan_document import with_raised
+from joblens.ports.store import Store
+from joblens.probes.host.machine_load import read_host
+
+
+def refuse_unfinished_run(run: Run, store: Store, settings: Settings) -> None:
+    """Raises RunIsDriven while a process on any machine drives the run, or one of its jobs runs."""
+    refuse_unfinished_base(run, store, settings)
+    if run.status is RunStatus.RUNNING and run.owner is not None and not is_gone(run.owner, read_host()):
+        label = run_label(run)
+        raise RunIsDriven(
+            f"run {label} is being run on {run.owner.host}",
+            hint=f"joblens watch {label} --recover waits for its end, joblens cancel {label} ends it",
+        )
+
+
+@contextmanager
+def hold_run(run: Run, store: Store, settings: Settings) -> Iterator[RunLock]:
+    """Holds the run's lock from a decision to its end: no other process drives or resets the run meanwhile.
+    Raises RunIsDriven."""
+    refuse_unfinished_run(run, store, settings)
+    lock = RunLock(spool_dir(store_name(settings)), run.uuid)
+    nudged = heed_no_nudge()  # the holder of the lock is sent a signal that would end it
+    try:
+        if not lock.take():
+            raise driven_by_another(run, lock)
+        try:
+            yield lock
+        finally:
+            lock.release()
+    finally:
+        heed_as_before(nudged)
+
+
+def reset_jobs(
+    store: Store, run: Run, jobs: Sequence[tuple[int, int]], raised: Sequence[RaisedRequest], by: str
+) -> None:
+    """`jobs`: (index, last attempt). The run counts as stopped until it is resumed."""
+    facts: list[RunFact] = [JobsReset(tuple(jobs), by)]
+    if raised:
+        facts.insert(0, RequirementsRaised(tuple(raised), by))
+    if run.status is not RunStatus.CREATED:
+        facts.append(RunEnded(RunStatus.STOPPED))
+    now_us = time.time_ns() // 1000
+    store.apply([RunNoted(RunEvent(new_uuid(), run.uuid, now_us, fact)) for fact in facts])
+
+
+def last_attempt(job: JobStanding) -> int:
+    """In this run; 0: there is none, or its outcome was kept from an earlier run."""
+    return job.results[-1].attempt if job.results and job.kept_from is None else 0
+
+
+def with_dependants(state: RunState, indices: Collection[int], cancelled: Collection[int] = ()) -> list[int]:
+    """The jobs and everything that needs them. Jobs that this run leaves out stay so, and so do jobs that
+    someone `cancelled`, unless they are named."""
+    behind = Graph(state.plan).behind(sorted(indices))
+    left_out = set(cancelled) - set(indices)
+    return sorted(
+        index
+        for index in behind
+        if index not in left_out and state.jobs[index].state is not JobState.DISABLED
+    )
+
+
+def cancelled_jobs(store: Store, run: Run) -> frozenset[int]:
+    """Jobs that were asked to end, and not reset since."""
+    return notes_of([event for _, event in store.run_events(run.uuid)]).unwanted
+
+
+_FAILED = (JobState.FAILED, JobState.TERMINATED, JobState.PENDING_FAILED)
+_MOST_CAPS = 3  # a job may lack memory and, once that is capped, time
+_IDS_PASSED = 1000  # to a hook: one variable has room for some 100,000 characters
+
+
+class RunFailures(Struct, frozen=True):
+    state: RunState
+    failures: tuple[Failure, ...]
+    cancelled: frozenset[int] = frozenset()  # jobs that someone asked to end
+
+    def names(self, indices: Sequence[int]) -> list[str]:
+        return [self.state.jobs[index].name for index in indices]
+
+
+def failures_of(store: Store, run: Run) -> RunFailures:
+    """Jobs of the run that came to an end and did not succeed."""
+    state = state_of_run(store, run)
+    events = [event for _, event in store.run_events(run.uuid)]
+    notes, places = notes_of(events), ClusterPlaces(events)
+    failed = [job for job in state.jobs if job.state in _FAILED and not job.is_left and job.results]
+    failures = tuple(_failure(store, job, notes.outputs_missing, places) for job in failed)
+    return RunFailures(state, failures, notes.unwanted)
+
+
+def _failure(
+    store: Store, job: JobStanding, unmade: Collection[tuple[int, int]], places: ClusterPlaces
+) -> Failure:
+    last = job.results[-1]
+    try:
+        record = store.find(last.job_uuid)
+    except UnknownJob:
+        diagnosis = Diagnosis(cause=Cause.UNKNOWN, evidence=f"{job.why or 'it failed'}; its record is gone")
+        return Failure(job.index, job.name, last_attempt(job), diagnosis)
+    diagnosis = diagnose(
+        record,
+        outputs_missing=(last.index, last.attempt) in unmade,
+        cluster_word=places.last_word(last.job_uuid),
+    )
+    return Failure(job.index, job.name, last_attempt(job), diagnosis, record.number)
+
+
+def jobs_to_run(found: RunFailures, jobs: Sequence[JobRecovery]) -> tuple[int, ...]:
+    """Failed jobs that are retried, all that waits for them, and jobs that had not come to their end."""
+    retried = [one.failure.index for one in jobs if one.is_retried]
+    standing = found.state.jobs
+    waiting = [index for index in with_dependants(found.state, retried) if _can_run(standing[index])]
+    left = [job.index for job in standing if job.is_left]
+    skipped = [one.failure.index for one in jobs if not one.is_retried] + sorted(found.cancelled)
+    held_up = set(with_dependants(found.state, skipped)) if skipped else set()
+    return tuple(sorted({*retried, *waiting, *left} - held_up))
+
+
+def _can_run(job: JobStanding) -> bool:
+    return job.state not in (JobState.COMPLETED, *_FAILED)
+
+
+def fit_to_engine(
+    plan: Plan, jobs: Sequence[JobRecovery], check: Callable[[Plan], None]
+) -> tuple[JobRecovery, ...]:
+    """With requests no larger than the engine can give. `check` raises PlanError with what lacks. Raises
+    PlanError for jobs that cannot run for another reason."""
+    fitted = tuple(jobs)
+    for _ in range(_MOST_CAPS):
+        try:
+            check(with_raised(plan, requests_of(fitted)))
+        except PlanError as error:
+            smaller = capped(fitted, error.lacks)
+            if smaller == fitted:
+                raise
+            fitted = smaller
+        else:
+            return fitted
+    check(with_raised(plan, requests_of(fitted)))
+    return fitted
+
+
+# ---- the hook -------------------------------------------------------------------------------------------
+
+
+def parse_hook(line: str) -> tuple[str, ...]:
+    """Words as a shell would split them; no shell is started."""
+    try:
+        words = tuple(shlex.split(line))
+    except ValueError as error:
+        raise InputError(f"--recovery-hook {line}: {error}") from error
+    if not words:
+        raise InputError("--recovery-hook: no command was given", hint="--recovery-hook 'bash fix.sh'")
+    if any("\0" in word for word in words):
+        raise InputError("--recovery-hook: a command cannot have NUL characters in it")
+    return words
+
+
+def run_hook(
+    words: Sequence[str],
+    run: Run,
+    failures: Sequence[Failure],
+    settings: Settings,
+    say: Callable[[str], None],
+) -> None:
+    """Runs it as a job of its own, measured and recorded. Raises RecoveryRefused unless it succeeds."""
+    from joblens.app.jobs.api import SequentialRunner
+    from joblens.app.jobs.preparation import prepare
+    from joblens.app.jobs.requests import Request
+    from joblens.app.wiring.drivers import store_for_jobs
+
+    workflow = str(run.workflow_number or "")
+    ids = [str(one.job_id) for one in failures if one.job_id is not None]
+    env = {
+        "TORC_WORKFLOW_ID": workflow,
+        "TORC_RUN_ID": str(run.number or ""),
+        "JOBLENS_WORKFLOW_ID": workflow,
+        "JOBLENS_RUN_ID": run.uuid,
+        "JOBLENS_RUN_NUMBER": str(run.number or ""),
+        "JOBLENS_FAILED_JOBS": " ".join(ids[:_IDS_PASSED]),
+        "JOBLENS_OUTPUT_DIR": os.path.normpath(os.path.join(run.options.cwd, run.options.output_dir)),
+        "JOBLENS_STORE": store_for_jobs(settings, is_elsewhere=False),
+    }
+    request = Request(
+        argv=(*words, workflow), name=f"recovery-hook-{run_label(run)}", env=env, cwd=run.options.cwd or None
+    )
+    with SequentialRunner(settings) as jobs:
+        result = jobs.run(prepare(request, settings))
+    number = result.record.number
+    label = f"job {number}" if number is not None else result.uuid[:8]
+    if result.ok:
+        say(f"the recovery hook succeeded ({label})")
+        return
+    error = result.record.outcome.error if result.record.outcome is not None else None
+    code = result.returncode
+    raise RecoveryRefused(
+        f"the recovery hook {words[0]} failed ({error or f'exit code {code}'}): nothing was changed",
+        hint=f"joblens logs {number if number is not None else result.uuid} shows what it printed",
+    )
+
+
+# ---- for --json -----------------------------------------------------------------------------------------
+
+
+def recovery_document(
+    run: Run, found: RunFailures, jobs: Sequence[JobRecovery], to_run: Sequence[int], *, is_dry_run: bool
+) -> dict[str, Any]:
+    return {
+        "run": run_label(run),
+        "run_uuid": run.uuid,
+        "dry_run": is_dry_run,
+        "failures": [_form(one) for one in jobs],
+        "retried": sum(one.is_retried for one in jobs),
+        "skipped": sum(not one.is_retried for one in jobs),
+        "jobs_to_run": found.names(to_run),
+    }
+
+
+def _form(one: JobRecovery) -> dict[str, Any]:
+    failure, diagnosis = one.failure, one.failure.diagnosis
+    return {
+        "job_name": failure.name,
+        "job_id": failure.job_id,
+        "attempt": failure.attempt,
+        "cause": diagnosis.cause.value,
+        "evidence": diagnosis.evidence,
+        "is_guess": diagnosis.is_guess,
+        "return_code": diagnosis.exit_code,
+        "memory_limit_bytes": diagnosis.memory_limit_bytes,
+        "peak_memory_bytes": diagnosis.memory_peak_bytes,
+        "runtime_limit_s": diagnosis.time_limit_s,
+        "duration_s": diagnosis.duration_s,
+        "is_retried": one.is_retried,
+        "new_memory_bytes": one.memory_bytes,
+        "new_runtime_s": one.timeout_s,
+        "note": one.note or None,
+    }

@@ -1,0 +1,166 @@
+"""Summary of a run at its end, put together from the store, and its notification (`--notify`)."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import structs
+from msgspec.structs import replace
+
+from joblens.analysis.runs.status import FailedJob, RunEnding, run_label
+from joblens.analysis.runs.table import FAILED_STATES, row_form
+from joblens.app.driving.driver import Driven
+from joblens.app.jobs.epilog import Notice, notify
+from joblens.app.jobs.preparation import parse_notify
+from joblens.app.runs.datasets import failed_datasets, failed_form
+from joblens.app.runs.state import actions_form, failed_actions, state_of_run
+from joblens.app.runs.tables import result_rows
+from joblens.app.workflows.loader import source_of
+from joblens.model.errors import JoblensError, UnknownRun
+from joblens.model.jobs.job import Record, Status
+from joblens.model.runs.run import JobResult, JobState, Run, RunStatus
+from joblens.ports.store import Store
+from joblens.views.jobs.summary import with_last_words
+
+_TOLD = 10
+
+
+def ending_of(store: Store, driven: Driven) -> RunEnding:
+    driven, plan = as_kept(store, driven), driven.plan
+    failed = [index for index, state in enumerate(driven.states) if state in FAILED_STATES]
+    # Those that ran come first: they say why the others did not.
+    failed.sort(key=lambda index: driven.states[index] is JobState.CANCELED)
+    attempts = _last_attempts(store, driven) if failed else {}
+    return RunEnding(
+        label=run_label(driven.run),
+        name=plan.name,
+        status=driven.status,
+        wall_s=driven.wall_s,
+        counts=driven.counts(),
+        failures=tuple(
+            _failed(
+                store,
+                plan.jobs[index].name,
+                driven.states[index],
+                driven.whys.get(index, ""),
+                attempts.get(index),
+            )
+            for index in failed[:_TOLD]
+        ),
+        more_failures=max(0, len(failed) - _TOLD),
+        actions=failed_actions(store, driven.run.uuid),
+        datasets=tuple((fact.name, fact.error) for fact in failed_datasets(store, driven.run.uuid)),
+        file=source_of(store, driven.run) if failed else "",
+        has_too_small=any(_is_too_small(attempts.get(index)) for index in failed),
+    )
+
+
+def as_kept(store: Store, driven: Driven) -> Driven:
+    """Of a run that was stopped: its jobs as `joblens results` will show them, with what a resume will do."""
+    if driven.status is not RunStatus.STOPPED:
+        return driven
+    try:
+        run = store.find_run(driven.run.uuid)
+        jobs = state_of_run(store, run).jobs if run.status is driven.status else ()
+    except JoblensError:
+        return driven  # the store cannot be asked now
+    if len(jobs) != len(driven.states):
+        return driven
+    return structs.replace(
+        driven, states=tuple(job.state for job in jobs), whys={job.index: job.why for job in jobs}
+    )
+
+
+def _last_attempts(store: Store, driven: Driven) -> dict[int, JobResult]:
+    try:
+        return {result.index: result for result in store.run_results(driven.run.uuid)}
+    except JoblensError:
+        return {}
+
+
+def _is_too_small(result: JobResult | None) -> bool:
+    return result is not None and (result.status is Status.TIMEOUT or result.reason == "out-of-memory")
+
+
+def _failed(store: Store, name: str, state: JobState, why: str, last: JobResult | None) -> FailedJob:
+    record = None if last is None else _record(store, last)
+    if record is None:
+        return FailedJob(name, state, why)
+    if state in (JobState.FAILED, JobState.PENDING_FAILED):
+        why = with_last_words(why, record)
+    logs_dir = record.attempt.logs_dir if record.attempt is not None else ""
+    return FailedJob(name, state, why, logs_dir, record.number)
+
+
+def _record(store: Store, result: JobResult) -> Record | None:
+    try:
+        return store.find(result.job_uuid)
+    except JoblensError:
+        return None
+
+
+def ending_document(store: Store, driven: Driven) -> dict[str, Any]:
+    """The one document of `run FILE --json`."""
+    run = store.find_run(driven.run.uuid)
+    driven = as_kept(store, driven)
+    return {
+        "workflow_id": run.workflow_number,
+        "workflow_name": driven.plan.name,
+        "run_id": run.number,
+        "run_uuid": run.uuid,
+        "run": run_label(run),
+        "run_status": driven.status.value,
+        "duration_s": driven.wall_s,
+        "counts": {state.label: count for state, count in driven.counts().items()},
+        "results": [row_form(row) for row in result_rows(store, run)],
+        "failed_actions": actions_form(failed_actions(store, run.uuid)),
+        "failed_datasets": failed_form(failed_datasets(store, run.uuid)),
+    }
+
+
+_PATIENCE_S = 60
+
+
+def notify_run(store: Store, driven: Driven, line: str, warn: Callable[[str], None]) -> None:
+    """What fails here is a warning: the run has ended as it has."""
+    argv = parse_notify(line)
+    run = driven.run
+    if run.is_command:
+        _notify_of_command(store, run, argv, warn)
+        return
+    env = {
+        **os.environ,
+        "JOBLENS_RUN_ID": run.uuid,
+        "JOBLENS_WORKFLOW_ID": str(run.workflow_number or ""),
+        "JOBLENS_RUN_NUMBER": str(run.number or ""),
+        "JOBLENS_STATUS": driven.status.value,
+    }
+    document = msgspec.json.encode(ending_document(store, driven))
+    try:
+        done = subprocess.run(argv, input=document, env=env, timeout=_PATIENCE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        warn(f"--notify {shlex.join(argv[:1])}: {error}")
+        return
+    if done.returncode != 0:
+        warn(f"--notify {shlex.join(argv[:1])} ended with exit code {done.returncode}")
+
+
+def _notify_of_command(store: Store, run: Run, argv: tuple[str, ...], warn: Callable[[str], None]) -> None:
+    """With the job's record, as of a command that ran here."""
+    try:
+        record = record_of_command(store, run)
+        record = replace(record, job=replace(record.job, notify=argv))
+        notify(record, Notice(argv, os.environ, run.options.cwd or os.getcwd()))
+    except JoblensError as error:
+        warn(str(error))
+
+
+def record_of_command(store: Store, run: Run) -> Record:
+    """The one job of a run of one command."""
+    results = store.run_results(run.uuid)
+    if not results:
+        raise UnknownRun(f"run {run.uuid} has no job")
+    return store.find(results[-1].job_uuid)

@@ -1,0 +1,242 @@
+"""Watch of a run that another process drives: the state in the store, shown in a view."""
+
+import time
+from collections.abc import Callable
+
+from joblens.agent.runtime.ownership import is_gone
+from joblens.analysis.runs.status import driven_s
+from joblens.app.driving.views import LineView, LiveView
+from joblens.app.runs.lookup import kept_results
+from joblens.app.runs.state import schedule_of
+from joblens.engine.progress.allocations import TellsWhy
+from joblens.engine.progress.progress import TIME, last_stop, standing
+from joblens.engine.schedule.capacity import RunCapacity
+from joblens.engine.schedule.schedule import Schedule
+from joblens.model.errors import UnknownJob
+from joblens.model.jobs.job import Owner, Status
+from joblens.model.runs.plan import Plan
+from joblens.model.runs.run import (
+    JobResult,
+    JobsSpawned,
+    JobState,
+    PlacesWait,
+    Run,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    RunStatus,
+    StopAskedFor,
+)
+from joblens.plan.workflows.spawning import PlanExtender
+from joblens.ports.store import Store
+from joblens.probes.host.machine_load import read_host
+
+_LOOK_EVERY_S = 1.0
+_SHARE = 0.1  # of its time that looking may take: a run of 100,000 jobs is looked at less often
+_NAP_S = 0.1
+_RECORDS_READ = 100  # whole records read in one look; ends of jobs beyond are counted, not told one by one
+
+View = LiveView | LineView
+
+
+def offer_of(store: Store, run: Run) -> RunCapacity:
+    """What it was started with; nothing is known before."""
+    for _, event in reversed(store.run_events(run.uuid)):
+        if isinstance(event.fact, RunStarted):
+            fact = event.fact
+            return RunCapacity(
+                cpus=fact.cpus,
+                memory_bytes=fact.memory_bytes,
+                gpus=fact.gpus,
+                most_jobs=run.options.most_jobs,
+            )
+    return RunCapacity(cpus=0.0, memory_bytes=0, most_jobs=run.options.most_jobs)
+
+
+class RunWatcher:
+    def __init__(self, store: Store, run: Run, plan: Plan, view: View) -> None:
+        """`plan`: a growing one."""
+        self._store = store
+        self._run = run
+        self._plan = plan
+        self._view = view
+        self._kept = kept_results(store, run)
+        self._seen: dict[tuple[int, int], Status] = {}
+        self._sequence = 0
+        self._owner: Owner | None = run.owner
+        self._status = run.status
+        self._turns: list[RunEvent] = []  # its starts and ends
+        self._tells_why = TellsWhy(run.options.engine)
+        self._stops: list[RunEvent] = []  # ends that were asked for since it was last started
+        self._told_status: RunStatus | None = None  # with which the states of its jobs were told
+        self._is_first = True
+        self._extender: PlanExtender | None = None  # made for the first batch of added jobs
+
+    def watch(
+        self,
+        after_look: Callable[[], None],
+        wait_s: float | None = None,
+        is_enough: Callable[[float], bool] | None = None,
+        every_s: float = _LOOK_EVERY_S,
+    ) -> RunStatus:
+        """Until the run ends, or nobody drives it any more, or the time is up, or it is enough: that is asked
+        again and again, with the time it may wait. `after_look` is called after each look at the store."""
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        while True:
+            began_s = time.monotonic()
+            self.look()
+            self._view.tracker.status = self._status
+            after_look()
+            took_s = time.monotonic() - began_s
+            if self._status not in (RunStatus.RUNNING, RunStatus.CREATED):
+                break
+            if self._is_deserted():
+                self.look()  # it may have ended in between
+                if self._status is RunStatus.RUNNING:
+                    self._view.note("nobody drives this run any more; joblens resume goes on with it")
+                    self._status = self._view.tracker.status = RunStatus.STOPPED
+                    self._stop_clock()
+                    self.look()
+                after_look()
+                break
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+            if not self._wait(max(every_s, took_s / _SHARE), is_enough):
+                self._view.leave()
+                return self._status
+        self._view.close(self._status)
+        return self._status
+
+    def _wait(self, seconds: float, is_enough: Callable[[float], bool] | None) -> bool:
+        """False: it is enough."""
+        until_s = time.monotonic() + seconds
+        while (left_s := until_s - time.monotonic()) > 0:
+            self._view.tick()
+            if is_enough is None:
+                time.sleep(min(_NAP_S, left_s))
+            elif is_enough(min(_NAP_S, left_s)):
+                return False
+        return True
+
+    def look(self) -> None:
+        self._read_events()
+        results = [
+            result
+            for result in self._store.run_results(self._run.uuid)
+            if result.index < len(self._plan.jobs)  # others were added since: the next look has them
+        ]
+        changed = [
+            result
+            for result in results
+            if result.index >= 0 and self._seen.get((result.index, result.attempt)) is not result.status
+        ]
+        if changed or self._status is not self._told_status:
+            self._told_status = self._status
+            schedule = schedule_of(self._store, self._run, self._plan, results, self._kept)
+            self._tell_kept()
+            self._tell_results(changed, results)
+            self._tell_states(schedule, results)
+        self._is_first = False
+        if self._status is RunStatus.RUNNING:
+            self._view.tick()
+
+    def _read_events(self) -> None:
+        for sequence, event in self._store.run_events(self._run.uuid, self._sequence):
+            self._sequence = sequence
+            if isinstance(event.fact, RunStarted):
+                self._status, self._owner = RunStatus.RUNNING, event.fact.owner
+                self._stops = []
+                self._view.tracker.ended_at_us = None
+                before_s = driven_s(self._turns, self._store.run_results(self._run.uuid)) or 0.0
+                self._view.tracker.began_at_us = event.at_us - round(before_s * 1e6)
+                self._turns.append(event)
+            elif isinstance(event.fact, RunEnded):
+                self._status = event.fact.status
+                self._view.tracker.ended_at_us = event.at_us
+                self._turns.append(event)
+            elif isinstance(event.fact, StopAskedFor):
+                self._take_stop(event)
+            elif isinstance(event.fact, JobsSpawned):
+                self._take_batch(event.fact)
+            elif isinstance(event.fact, PlacesWait) and self._status is RunStatus.RUNNING:
+                for line in self._tells_why.lines(event.fact.whys):
+                    self._view.note(line)
+
+    def _take_batch(self, batch: JobsSpawned) -> None:
+        if batch.first < len(self._plan.jobs):
+            return
+        if self._extender is None:
+            self._extender = PlanExtender(self._plan)
+        jobs = self._extender.add(batch)
+        if jobs:
+            self._view.jobs_added(jobs)
+            self._told_status = None  # states of the new jobs have to be told
+
+    def _stop_clock(self) -> None:
+        """Of one whose driver was killed: at the last thing that is known of its jobs."""
+        tracker = self._view.tracker
+        took_s = driven_s(self._turns, self._store.run_results(self._run.uuid)) or 0.0
+        tracker.ended_at_us = tracker.began_at_us + round(took_s * 1e6)
+
+    def _take_stop(self, event: RunEvent) -> None:
+        """Whoever drives the run notes the wish of somebody else once more."""
+        before = last_stop(self._stops)
+        self._stops.append(event)
+        now = last_stop(self._stops)
+        if now is not None and now is not before and not self._is_first:
+            who = "its time is up" if now.by == TIME else "someone asked for its end"
+            self._view.note(f"{who} ({now.how})")
+
+    def _tell_kept(self) -> None:
+        if self._is_first and self._kept is not None:
+            for result in self._kept.results:
+                self._tell_quietly(result)
+
+    def _tell_results(self, changed: list[JobResult], results: list[JobResult]) -> None:
+        """Ends before the first look are history: they are counted, failures that still hold are told."""
+        last = {result.index: result.attempt for result in results}
+        told = 0
+        for result in changed:
+            self._seen[result.index, result.attempt] = result.status
+            if result.status is Status.RUNNING:
+                attempt = result.attempt + result.tries - 1
+                self._view.attempt_began(result.index, attempt, result.job_uuid, result.began_at_us)
+            elif result.status.is_final:
+                is_news = not self._is_first or (
+                    result.status is not Status.SUCCESS and last[result.index] == result.attempt
+                )
+                if is_news and told < _RECORDS_READ:
+                    told += 1
+                    self._tell_end(result)
+                else:
+                    self._tell_quietly(result)
+
+    def _tell_end(self, result: JobResult) -> None:
+        try:
+            record = self._store.find(result.job_uuid)
+        except UnknownJob:
+            return
+        self._view.attempt_ended(result.index, result.attempt, record)
+
+    def _tell_quietly(self, result: JobResult) -> None:
+        if result.status is Status.SUCCESS and result.duration_s is not None:
+            self._view.tracker.attempt_succeeded(result.index, result.duration_s)
+
+    def _tell_states(self, schedule: Schedule, results: list[JobResult]) -> None:
+        tracker = self._view.tracker
+        running = {result.index for result in results if result.status is Status.RUNNING}
+        last = {result.index: result for result in results}
+        stop = last_stop(self._stops)
+        for index in range(len(self._plan.jobs)):
+            state, why = standing(schedule, index, self._status, stop, last.get(index))
+            if index in running:
+                state = JobState.RUNNING
+            if state is not tracker.state_of(index):
+                self._view.state_changed(index, state, why)
+
+    def _is_deserted(self) -> bool:
+        return (
+            self._status is RunStatus.RUNNING
+            and self._owner is not None
+            and is_gone(self._owner, read_host())
+        )

@@ -1,0 +1,85 @@
+"""Foreground job: one command run in front of the user."""
+
+import os
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from joblens.agent.attempts.foreground import Foreground
+from joblens.agent.launcher.launch import LaunchPlan
+from joblens.agent.session.context import watch_name
+from joblens.agent.terminal.output import OutputFiles
+from joblens.app.jobs.epilog import Notice, after_job
+from joblens.app.jobs.preparation import PreparedJob
+from joblens.app.wiring.agent_context import OwnLog, close_context, open_context
+from joblens.app.wiring.drivers import logs_root
+from joblens.model.errors import JoblensError
+from joblens.model.jobs.job import Record
+from joblens.model.jobs.sample import Sample
+from joblens.model.settings import Settings
+
+RenderLive = Callable[[list[Sample]], str]
+
+
+class Ended(Struct, frozen=True):
+    """A job in the foreground after its end."""
+
+    record: Record
+    stdout_ends_in_newline: bool
+    stderr_line_is_open: bool
+    error: JoblensError | None = None  # why it could not be started
+    died_of_interrupt: bool = False  # of Ctrl-C, or a SIGINT that joblens was sent
+
+
+def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live: RenderLive | None) -> Ended:
+    log = OwnLog(settings.logs)
+    foreground: Foreground | None = None
+
+    def take_sample(name: str) -> None:
+        assert foreground is not None
+        if name == prepared.job.uuid:
+            foreground.session.take_sample()
+        elif name == watch_name(prepared.job.uuid):
+            foreground.session.watch_limits()
+
+    context = open_context(settings, take_sample, warn=log.warn)
+    context.add_secrets(prepared.secrets, prepared.job.uuid)
+    try:
+        foreground = Foreground(
+            prepared.job,
+            LaunchPlan(argv=prepared.argv, env=prepared.env, cwd=prepared.cwd),
+            context,
+            output=_output_files(prepared.job.uuid, settings, log.warn),
+            render_live=render_live,
+            warn=log.warn,
+        )
+        log.started(prepared.job)
+        error: JoblensError | None = None
+        try:
+            foreground.run()
+        except JoblensError as problem:
+            error = problem
+        record = foreground.session.record
+        log.ended(record)
+        notice = Notice(prepared.notify, prepared.env, prepared.cwd) if prepared.notify else None
+        context.recorder.read(lambda store: after_job(record, store, settings, log.warn, notice))
+        return Ended(
+            record,
+            foreground.stdout_ends_in_newline,
+            foreground.stderr_line_is_open,
+            error,
+            foreground.died_of_interrupt,
+        )
+    finally:
+        close_context(context)
+
+
+def _output_files(uuid: str, settings: Settings, warn: Callable[[str], None]) -> OutputFiles | None:
+    if not settings.output.capture:
+        return None
+    base = logs_root(settings)
+    try:
+        return OutputFiles(os.path.join(base, uuid), settings.output.max_size)
+    except OSError as error:
+        warn(f"the job's output is not kept: {base}: {error.strerror}")
+        return None  # the job still runs, with its streams inherited

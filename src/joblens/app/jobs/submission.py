@@ -1,0 +1,99 @@
+"""Submission of a background job: hand it to the supervisor, which is started when it does not run."""
+
+import contextlib
+import os
+import signal
+import time
+
+from joblens.agent.launcher.launch import is_inside_a_job
+from joblens.agent.runtime.ownership import SupervisorLock
+from joblens.agent.runtime.payload import Payload, remove_payload, write_payload
+from joblens.app.jobs.preparation import PreparedJob
+from joblens.app.wiring.background_process import start_detached, wake, warn_of_logout
+from joblens.app.wiring.drivers import (
+    Warn,
+    logs_root,
+    open_store_directly,
+    spool_dir,
+    store_name,
+    warn_in_python,
+)
+from joblens.model.errors import StoreError, SupervisorError
+from joblens.model.jobs.job import Record
+from joblens.model.settings import Settings
+from joblens.model.writes import CancelAsked, JobQueued
+from joblens.ports.store import Store
+
+
+def submit(
+    prepared: PreparedJob, settings: Settings, config: str | None, warn: Warn = warn_in_python
+) -> Record:
+    """Queues the job and has the supervisor look. It runs with the settings in force here and now."""
+    uuid, spool = prepared.job.uuid, spool_dir(store_name(settings))
+    _check_supervisor_lasts(spool)
+    payload = Payload(
+        argv=prepared.argv,
+        env=prepared.env,
+        cwd=prepared.job.cwd,
+        logs_dir=os.path.join(logs_root(settings), uuid),
+        output_max_bytes=settings.output.max_size,
+        notify=prepared.notify,
+        secrets=prepared.secrets.shown,
+    )
+    try:
+        write_payload(spool, uuid, payload)
+    except OSError as error:
+        raise SupervisorError(f"the job cannot be handed over: {spool}: {error.strerror}") from error
+    record = _queue(prepared, settings, spool, warn)
+    wake_supervisor(settings, config)
+    warn_of_logout(_lock(settings), "this job", warn)
+    return record
+
+
+def _queue(prepared: PreparedJob, settings: Settings, spool: str, warn: Warn) -> Record:
+    """A background job lives in the store; where that fails there is no queue to put it into, and a journal
+    would only say later that it should have run."""
+    try:
+        store = open_store_directly(settings, warn)
+        try:
+            store.apply([JobQueued(prepared.job)])
+            return store.find(prepared.job.uuid)
+        finally:
+            store.close()
+    except StoreError as error:
+        remove_payload(spool, prepared.job.uuid)
+        raise StoreError(f"the job cannot be queued: {error}", hint=error.hint) from error
+
+
+def wake_supervisor(settings: Settings, config: str | None = None) -> None:
+    """Tells the running supervisor to look now, or starts one. Raises SupervisorError."""
+    wake(_lock(settings), "supervisor", settings, lambda: _start_supervisor(settings, config))
+
+
+def nudge_supervisor(settings: Settings) -> None:
+    """Where one runs, it looks now."""
+    with contextlib.suppress(OSError):
+        _lock(settings).signal_holder(signal.SIGUSR1)
+
+
+def _lock(settings: Settings) -> SupervisorLock:
+    return SupervisorLock(spool_dir(store_name(settings)))
+
+
+def _start_supervisor(settings: Settings, config: str | None) -> None:
+    _check_supervisor_lasts(spool_dir(store_name(settings)))
+    start_detached("joblens.app.jobs.supervisor", "supervisor", settings, config)
+
+
+def _check_supervisor_lasts(spool: str) -> None:
+    """One that is there already lasts, whoever submits."""
+    if is_inside_a_job() and not (os.path.isdir(spool) and SupervisorLock(spool).holder()):
+        raise SupervisorError(
+            "this command runs inside a job, and a supervisor that it starts would end with that job",
+            hint="start one before, outside of the job: joblens supervisor --stay &",
+        )
+
+
+def ask_to_cancel(record: Record, store: Store, settings: Settings, by: str) -> None:
+    store.apply([CancelAsked(record.job.uuid, time.time_ns() // 1000, by)])
+    nudge_supervisor(settings)

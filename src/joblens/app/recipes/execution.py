@@ -1,0 +1,333 @@
+"""Execution of a recipe's job: its executor as a measured job, with a live view."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.agent.runtime.loop import Loop
+from joblens.agent.session.context import AgentContext, watch_name
+from joblens.agent.session.pool import SessionPool, StartSession
+from joblens.agent.session.session import JobSession
+from joblens.agent.terminal.screen import RunScreen
+from joblens.analysis.recipes.usage import operator_table
+from joblens.app.jobs.api import session_starter
+from joblens.app.jobs.epilog import apply_retention
+from joblens.app.jobs.preparation import PreparedJob, prepare
+from joblens.app.jobs.requests import Request
+from joblens.app.recipes.jobs import PlannedJob, make_job
+from joblens.app.recipes.snapshots import LiveSnapshot
+from joblens.app.wiring.agent_context import OwnLog, close_context, open_context
+from joblens.engine.life.job_life import EndCause
+from joblens.model.errors import JoblensError
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Record, Status
+from joblens.model.recipes.recipe import RecipePlan
+from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
+from joblens.model.settings import Settings
+from joblens.model.writes import DetailsTaken
+from joblens.plan.workflows.plan_document import plan_digest
+from joblens.views.recipes.snapshot import progress_line, render_recipe_live
+from joblens.views.text.style import Palette
+
+_DRAW_EVERY_S = 0.2
+_LINE_EVERY_S = 10.0
+_SHARE = 0.05  # of the time that looking and drawing may take: the job runs on the same machine
+
+
+class RecipeScreen:
+    def __init__(self, name: str, descriptor: int, paint: Palette) -> None:
+        self._name = name
+        self._screen = RunScreen(descriptor)
+        self._paint = paint
+        self._began_s = time.monotonic()
+        self._draw_at_s = 0.0
+
+    def tick(self, snapshot: Callable[[], JobSnapshot]) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._draw_at_s:
+            self._draw(snapshot())
+            took_s = time.monotonic() - now_s
+            self._draw_at_s = now_s + max(_DRAW_EVERY_S, took_s / _SHARE)
+
+    def close(self) -> None:
+        """The picture goes: the summary says all of it again, and more."""
+        self._screen.draw([])
+        self._screen.leave()
+
+    def _draw(self, snapshot: JobSnapshot) -> None:
+        size = self._screen.size
+        self._screen.draw(
+            render_recipe_live(
+                snapshot,
+                self._name,
+                elapsed_s=time.monotonic() - self._began_s,
+                width=size.columns - 1,
+                height=max(2, size.lines - 1),
+                paint=self._paint,
+            )
+        )
+
+
+class RecipeLines:
+    """A line now and then, for jobs that take their time."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._began_s = time.monotonic()
+        self._next_s = self._began_s + _LINE_EVERY_S
+
+    def tick(self, snapshot: Callable[[], JobSnapshot]) -> None:
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + _LINE_EVERY_S
+        try:
+            line = progress_line(snapshot(), now_s - self._began_s)
+            os.write(self._descriptor, f"{line}\n".encode(errors="replace"))
+        except OSError:
+            pass  # whoever read it has gone; the job goes on
+
+    def close(self) -> None:
+        pass
+
+
+def recipe_view(name: str, *, descriptor: int, color: bool) -> RecipeScreen | RecipeLines:
+    if os.isatty(descriptor) and os.environ.get("TERM", "dumb") != "dumb":
+        return RecipeScreen(name, descriptor, Palette(is_on=color))
+    return RecipeLines(descriptor)
+
+
+TOOL = "recipe"
+_TICK_S = 0.1
+_SAME_WISH_S = 1.0  # a key that was hit twice; later it is meant: the job is ended the hard way
+_UNTOLD = (ProcessingStatus.NOT_STARTED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED)
+
+
+class ProgressView(Protocol):
+    def tick(self, snapshot: Callable[[], JobSnapshot]) -> None:
+        """The moment to draw; whoever draws asks for a snapshot."""
+
+    def close(self) -> None:
+        """There is nothing more to draw."""
+
+
+class EndedRecipe(Struct, frozen=True):
+    plan: RecipePlan
+    record: Record
+    snapshot: JobSnapshot
+    signal_number: int | None = None  # that somebody ended it by
+    export_files: tuple[str, ...] = ()
+    can_go_on: bool = True  # False: the same row would end it again
+    was_complete: bool = False  # before: nothing was done
+
+    @property
+    def was_interrupted(self) -> bool:
+        return self.signal_number is not None
+
+
+def carry_out(
+    job: PlannedJob,
+    settings: Settings,
+    view: ProgressView | None = None,
+    on_begin: Callable[[], None] | None = None,
+) -> EndedRecipe:
+    """To its end; an interrupt ends the job first, so that it can be gone on with. Raises RecipeError when
+    the job's folder cannot be made; `on_begin` is called when it is."""
+    make_job(job)
+    if on_begin is not None:
+        on_begin()
+    return _Executing(job, settings, view).run()
+
+
+class _Executing:
+    """The session lives on a thread of the pool; so does what is drawn."""
+
+    def __init__(self, job: PlannedJob, settings: Settings, view: ProgressView | None) -> None:
+        self._plan = job.plan
+        self._settings = settings
+        self._view = view
+        self._log = OwnLog(settings.logs)
+        self._live = LiveSnapshot(job.plan.job_dir)
+        self._session: JobSession | None = None
+        self._next_tick_s = time.monotonic() + _TICK_S
+        self._signals = _Signals(self._heed_soon)
+        self._is_unheeded = False
+        self._loop: Loop | None = None
+
+    def run(self) -> EndedRecipe:
+        """Signals are taken until it is in the history: nothing is torn apart by one."""
+        with self._signals:
+            return self._run()
+
+    def _run(self) -> EndedRecipe:
+        prepared = prepare(executor_request(self._plan), self._settings)
+        context = open_context(self._settings, self._take_sample, warn=self._log.warn)
+        self._loop = context.loop
+        try:
+            self._wait(SessionPool(context, 1), context, prepared)
+            assert self._session is not None
+            snapshot = _over(self._live.refresh(), self._session.record)
+            self._remember(context, snapshot)
+            self._log.ended(self._session.record)
+            number = self._signals.number if snapshot.overall_status is ProcessingStatus.STOPPED else None
+            summary = self._live.directory.read_summary()
+            return EndedRecipe(
+                self._plan,
+                self._session.record,
+                snapshot,
+                number,
+                tuple(map(str, summary.get("export_files") or ())),
+                can_go_on=summary.get("resumption_command", "") is not None,
+            )
+        finally:
+            close_context(context)
+
+    def _wait(self, pool: SessionPool, context: AgentContext, prepared: PreparedJob) -> None:
+        context.loop.add_timed(self)
+        try:
+            for _ in pool.run([self._starter(prepared, context)]):
+                pass
+        except KeyboardInterrupt:  # by somebody's own handler; the pool has ended the job before
+            self._signals.note(signal.SIGINT)
+        finally:
+            context.loop.remove_timed(self)
+            self._close_view()
+
+    def _close_view(self) -> None:
+        """However it ends: a terminal is left as it was."""
+        view, self._view = self._view, None
+        if view is not None:
+            with suppress(Exception):
+                view.close()
+
+    def _heed_soon(self) -> None:
+        """In a signal handler: between any two instructions of the main thread."""
+        self._is_unheeded = True
+        if self._loop is not None:
+            self._loop.call(self._heed)
+
+    def _heed(self) -> None:
+        session, number = self._session, self._signals.number
+        if not self._is_unheeded or session is None or number is None:
+            return  # not begun yet: the next tick looks again
+        self._is_unheeded = False
+        if not session.is_over:
+            session.ask_stop(EndCause.CANCELLED, number)
+
+    def _starter(self, prepared: PreparedJob, context: AgentContext) -> StartSession:
+        """Ctrl-C is for us, not for the job's own session: it is then asked to stop, and stops in order."""
+        begin = session_starter(prepared, context, self._settings)
+
+        def start(on_end: Callable[[JobSession], None]) -> JobSession:
+            self._session = begin(on_end)
+            return self._session
+
+        self._log.started(prepared.job)
+        return start
+
+    def _take_sample(self, name: str) -> None:
+        session = self._session
+        if session is None:
+            return
+        if name == watch_name(session.job.uuid):
+            session.watch_limits()
+        else:
+            session.take_sample()
+
+    def _remember(self, context: AgentContext, snapshot: JobSnapshot) -> None:
+        assert self._session is not None
+        table = operator_table(snapshot, self._plan, context.clock.now_us())
+        context.recorder.write([DetailsTaken(self._session.job.uuid, Details(operators=table))])
+        with suppress(JoblensError):  # how the job ended stands
+            context.recorder.read(
+                lambda store: apply_retention(store, self._settings, context.clock.now_us())
+            )
+
+    # ---- while it goes on, on the pool's thread ----------------------------------------------------------
+
+    def next_wake_s(self) -> float | None:
+        return self._next_tick_s
+
+    def wake(self) -> None:
+        self._next_tick_s = time.monotonic() + _TICK_S
+        self._heed()
+        if self._view is None or self._session is None or self._session.is_over:
+            return
+        try:
+            self._view.tick(self._live.refresh)
+        except Exception as error:  # noqa: BLE001 - what cannot be shown never ends a job
+            self._close_view()
+            self._log.warn(f"the job goes on, but cannot be shown: {error}")
+
+
+def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:
+    """An executor that could not even begin, or was ended the hard way, has left no word about it in the
+    job's folder."""
+    was_stopped = record.status is Status.CANCELLED
+    if snapshot.overall_status is ProcessingStatus.KILLED and not was_stopped:
+        return snapshot
+    if snapshot.overall_status not in _UNTOLD:
+        return snapshot
+    status = ProcessingStatus.STOPPED if was_stopped else ProcessingStatus.FAILED
+    return replace(snapshot, overall_status=status)
+
+
+def executor_request(plan: RecipePlan) -> Request:
+    recipe = plan.recipe
+    return Request(
+        # -P: no file that happens to lie in the current folder is taken for a module
+        argv=(sys.executable, "-P", "-m", "joblens.data", plan.job_dir, plan_digest(plan)),
+        name=recipe.name,
+        tool=TOOL,
+        script=plan.recipe_path,
+        external_id=plan.job_id,
+        params={
+            "recipe": plan.recipe_path,
+            "job_dir": plan.job_dir,
+            "export_path": recipe.export_path,
+            "executor": recipe.executor.value,
+            "workers": plan.workers,
+        },
+    )
+
+
+class _Signals:
+    """SIGINT, SIGTERM and SIGHUP end the job, where nobody has other plans for them. In a thread of
+    somebody's program signals are theirs."""
+
+    def __init__(self, on_signal: Callable[[], None]) -> None:
+        self.number: int | None = None  # the first
+        self._on_signal = on_signal
+        self._last_s = 0.0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            usual = (signal.SIG_DFL, signal.default_int_handler)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) in usual:
+                    self._before[number] = signal.signal(number, self._take)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def note(self, number: int) -> None:
+        if self.number is None:
+            self.number = number
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        now_s = time.monotonic()
+        if self.number is None or now_s - self._last_s >= _SAME_WISH_S:
+            self.note(number)
+            self._last_s = now_s
+            self._on_signal()

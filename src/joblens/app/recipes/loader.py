@@ -1,0 +1,271 @@
+"""Loader of recipe files, with their operators looked up and checked; the list of operators."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.model.errors import InputError, RecipeError, UnknownOperator
+from joblens.model.recipes.recipe import DEFAULT_NP, Executor, OperatorCall, OperatorInfo, Recipe, RecipePlan
+from joblens.spec.formats.documents import Document, format_of, read_document
+from joblens.spec.formats.positions import Path
+from joblens.spec.recipes.file import read_recipe
+
+if TYPE_CHECKING:
+    from joblens.data.base.operator import Operator, OperatorContext
+
+
+def list_operators(custom_paths: Sequence[str] = ()) -> list[OperatorInfo]:
+    """All of them by name, those of these files and folders too."""
+    from joblens.data.registry.info import describe
+    from joblens.data.registry.lookup import names
+
+    _load(custom_paths)
+    return [describe(name) for name in names()]
+
+
+def describe_operator(name: str, custom_paths: Sequence[str] = ()) -> OperatorInfo:
+    """Raises UnknownOperator with the nearest name."""
+    from joblens.data.registry.info import describe
+
+    _load(custom_paths)
+    return describe(name)
+
+
+def _load(custom_paths: Sequence[str]) -> None:
+    from joblens.data.registry.lookup import load_custom
+
+    try:
+        load_custom(custom_paths)
+    except RecipeError as error:
+        raise RecipeError(f"--path: {error}", hint=error.hint) from error
+
+
+_MOST_SHOWN = 50
+_FORMATS = ("yaml", "json", "json5", "toml")
+
+
+class LoadedRecipe(Struct, frozen=True):
+    recipe: Recipe
+    text: str
+    path: str
+    document: Document
+    is_np_given: bool  # by the file or on the command line
+    options: frozenset[str] = frozenset()  # keys whose values were given beside the file
+    is_file: bool = True  # no: it was given as a mapping, or lies in the folder of a job only
+    path_note: str = ""  # the paths and weights that dataset_path was split into
+
+
+class CheckedRecipe(Struct, frozen=True):
+    """A recipe whose operators are known to work, as far as that can be known before there are rows."""
+
+    loaded: LoadedRecipe
+    kinds: tuple[str, ...]  # of the operators: mapper, filter, deduplicator, selector
+    columns: tuple[str, ...]  # fields that they want to see
+    needed: tuple[str, ...]  # other fields that every row has to have
+    warnings: tuple[str, ...]
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.loaded.recipe
+
+
+def load_recipe(path: str, given: Mapping[str, Any], cwd: str | None = None) -> LoadedRecipe:
+    """`given`: what takes the place of keys of the file. RecipeError lists every problem."""
+    text = _read(path)
+    form = format_of(path, text)
+    return loaded_from_text(text, form if form in _FORMATS else "yaml", path, given, cwd)
+
+
+def loaded_from_text(
+    text: str, form: str, path: str, given: Mapping[str, Any], cwd: str | None = None, *, is_file: bool = True
+) -> LoadedRecipe:
+    reading = read_recipe(text, form, path, cwd=cwd or os.getcwd(), given=given)
+    if reading.recipe is None:
+        _refuse_workflows(path, reading.document)
+        told = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
+        raise recipe_error(path, told)
+    value = reading.document.value
+    is_np_given = given.get("np") is not None or value.get("np") is not None
+    options = frozenset(name for name, each in given.items() if each is not None)
+    return LoadedRecipe(
+        reading.recipe, text, path, reading.document, is_np_given, options, is_file, reading.path_note
+    )
+
+
+def loaded_from_plan(plan: RecipePlan, given: Mapping[str, Any]) -> LoadedRecipe:
+    """The recipe of a job that is there, as it was made, whatever has become of its file."""
+    form = format_of(plan.recipe_path, plan.recipe_text)
+    document = read_document(plan.recipe_text, form if form in _FORMATS else "yaml")
+    recipe = replace(plan.recipe, resume=plan.job_id)
+    if given.get("np") is not None:
+        recipe = replace(recipe, np=given["np"])
+    if given.get("executor_type") is not None:
+        executor = Executor(given["executor_type"])
+        recipe = replace(recipe, executor=executor, executor_type=given["executor_type"])
+    if given.get("max_rejects") is not None:
+        recipe = replace(recipe, max_rejects=given["max_rejects"])
+    if given.get("is_strict"):
+        recipe = replace(recipe, is_strict=True)
+    written = document.value if isinstance(document.value, dict) else {}
+    # np has a default: one that differs from what the file says was given beside it
+    is_np_given = written.get("np") is not None or recipe.np != DEFAULT_NP
+    options = frozenset(name for name, each in given.items() if each is not None)
+    return LoadedRecipe(
+        recipe, plan.recipe_text, plan.recipe_path, document, is_np_given, options, is_file=False
+    )
+
+
+def problem_at(loaded: LoadedRecipe, key: str, said: str) -> str:
+    """With where the key's value was written: an option, a line of the file, or nowhere."""
+    if key in loaded.options:
+        return f"--{key.replace('_', '-')}: {said}"
+    written = loaded.document.value
+    if not isinstance(written, dict) or key not in written:
+        return said
+    return _placed(loaded, [((key,), f"{key}: {said}")])[0]
+
+
+def check_recipe(loaded: LoadedRecipe) -> CheckedRecipe:
+    """Finds and makes every operator. Raises RecipeError with all that is wrong, MissingExtra."""
+    from joblens.data.registry import lookup as registry
+
+    recipe = loaded.recipe
+    if recipe.executor is Executor.RAY:
+        _need_ray()
+    try:
+        registry.load_custom(recipe.custom_operator_paths)
+    except RecipeError as error:
+        said = problem_at(loaded, "custom_operator_paths", str(error))
+        raise RecipeError(said, hint=error.hint) from error
+    surroundings = surroundings_of(recipe)
+    problems: list[tuple[Path, str]] = []
+    operators: list[Operator] = []
+    for call in recipe.process:
+        found, operator = _look_at(call, surroundings)
+        problems += [(("process", call.index, *path), said) for path, said in found]
+        if operator is not None:
+            operators.append(operator)
+    if problems:
+        known = registry.names()
+        is_unknown = any(call.name not in known for call in recipe.process)
+        hint = registry.where_they_are() if is_unknown else ""
+        raise recipe_error(loaded.path, _placed(loaded, problems), hint)
+    columns = dict.fromkeys(column for operator in operators for column in operator.columns())
+    process = registry.with_indexes(recipe.process)
+    return CheckedRecipe(
+        replace(loaded, recipe=replace(recipe, process=process)),
+        tuple(registry.kind_of(registry.find(call.name)) for call in process),
+        tuple(columns),
+        tuple(key for key in _written_text_keys(loaded) if key not in columns),
+        ((loaded.path_note,) if loaded.path_note else ()) + tuple(_warnings(recipe)),
+    )
+
+
+def surroundings_of(recipe: Recipe) -> "OperatorContext":
+    from joblens.data.base.operator import OperatorContext
+
+    return OperatorContext(
+        text_key=recipe.text_keys[0],
+        image_key=recipe.image_key,
+        audio_key=recipe.audio_key,
+        video_key=recipe.video_key,
+    )
+
+
+def recipe_error(path: str, problems: Sequence[str], hint: str = "") -> RecipeError:
+    if len(problems) == 1:
+        return RecipeError(problems[0], problems=problems, hint=hint)
+    shown = [f"  {problem}" for problem in problems[:_MOST_SHOWN]]
+    if len(problems) > _MOST_SHOWN:
+        shown.append(f"  … and {len(problems) - _MOST_SHOWN:,} more")
+    message = "\n".join([f"{len(problems):,} problems in {path}:", *shown])
+    return RecipeError(message, problems=problems, hint=hint)
+
+
+def _look_at(
+    call: OperatorCall, surroundings: "OperatorContext"
+) -> tuple[list[tuple[Path, str]], "Operator | None"]:
+    """What is wrong with it, by place inside its entry, or the operator."""
+    from joblens.data.registry import lookup as registry
+
+    try:
+        problems = registry.problems_of(call)
+    except UnknownOperator as error:
+        return [((), str(error))], None
+    if problems:
+        return [
+            ((call.name, one.parameter) if one.parameter is not None else (), one.message) for one in problems
+        ], None
+    try:
+        operator = registry.make(call, surroundings)
+        operator.check()
+    except InputError as error:
+        said = f"{error} ({error.hint})" if error.hint else str(error)
+        return [((), said if call.name in said else f"{call.name}: {said}")], None
+    except Exception as error:  # noqa: BLE001 - somebody's own: a model that is missing, a slip
+        return [((), f"{call.name}: {type(error).__name__}: {error}")], None
+    return [], operator
+
+
+def _placed(loaded: LoadedRecipe, problems: Sequence[tuple[Path, str]]) -> list[str]:
+    marked = [(loaded.document.mark(path), said) for path, said in problems]
+    marked.sort(key=lambda one: (one[0].line, one[0].column))
+    return [f"{loaded.path}:{mark.line}:{mark.column}: {said}" for mark, said in marked]
+
+
+def _warnings(recipe: Recipe) -> list[str]:
+    from joblens.data.registry import lookup as registry
+
+    warnings = []
+    if recipe.ignored:
+        warnings.append(f"these keys change nothing here: {', '.join(recipe.ignored)}")
+    for call in recipe.process:
+        ignored = registry.ignored_parameters(call)
+        if ignored:
+            warnings.append(f"{call.name}: these parameters change nothing here: {', '.join(ignored)}")
+    unused = [name for name in ("size", "num_of_partitions") if getattr(recipe.partition, name)]
+    if recipe.auto_configure and unused:
+        warnings.append(f"partition.{unused[0]} is not used: auto_configure chooses the partitions")
+    if len(recipe.text_keys) > 1:
+        warnings.append(
+            f"operators work on '{recipe.text_keys[0]}', the first of text_keys; "
+            "text_key of an operator names another. Rows need all fields of text_keys"
+        )
+    return warnings
+
+
+def _refuse_workflows(path: str, document: Document) -> None:
+    value = document.value
+    if isinstance(value, dict) and "jobs" in value and "process" not in value:
+        raise RecipeError(
+            f"{path} is a workflow file, not a recipe", hint=f"joblens run {path} runs its jobs"
+        )
+
+
+def _written_text_keys(loaded: LoadedRecipe) -> tuple[str, ...]:
+    """The usual one is not needed where no operator works on it."""
+    written = loaded.document.value
+    is_written = isinstance(written, dict) and written.get("text_keys") is not None
+    return loaded.recipe.text_keys if is_written else ()
+
+
+def _need_ray() -> None:
+    import importlib.util
+
+    from joblens.model.errors import MissingExtra, how_to_install
+
+    if importlib.util.find_spec("ray") is None:
+        raise MissingExtra("the Ray executor needs ray, which is not installed", hint=how_to_install("ray"))
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise RecipeError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path} is not text: {error.reason} at byte {error.start}") from error

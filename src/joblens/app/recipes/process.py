@@ -1,0 +1,388 @@
+"""Process a recipe, from its file or resumed: `joblens process` and `joblens.process`."""
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from joblens.app.recipes.loader import (
+    CheckedRecipe,
+    LoadedRecipe,
+    check_recipe,
+    load_recipe,
+    loaded_from_plan,
+    loaded_from_text,
+)
+from joblens.data.base.job_folder import read_plan
+from joblens.model.errors import InputError, JoblensError, RecipeError
+from joblens.model.jobs.job import Record, Status
+from joblens.model.recipes.recipe import Executor, RecipePlan
+from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
+from joblens.model.settings import Settings
+from joblens.plan.recipes.job_folder import job_dir_in
+
+if TYPE_CHECKING:
+    from joblens.analysis.recipes.partition_sizing import OperatorMemory
+    from joblens.app.recipes.execution import EndedRecipe, ProgressView
+    from joblens.app.recipes.jobs import PlannedJob
+    from joblens.model.jobs.details import RejectReason
+
+
+_TOOL = "recipe"
+
+
+def is_folder(resume: str) -> bool:
+    """Whether it is the place of a job, not its name."""
+    return os.sep in resume or resume in (os.curdir, os.pardir)
+
+
+def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan:
+    """Of the job in that folder, or of that id: below `work_dir`, here, or where the history says it is.
+    RecipeError where there is none."""
+    if is_folder(resume):
+        found = plan_in(resume)
+        if found is None:
+            raise RecipeError(f"{resume} is no folder of a job: there is no metadata/plan.json in it")
+        return found
+    for base in [work_dir] if work_dir is not None else [os.curdir]:
+        found = plan_in(os.path.join(base, resume))
+        if found is not None:
+            return found
+    job_dir = None if work_dir is not None else _told_by_history(resume, settings)
+    found = None if job_dir is None else plan_in(job_dir)
+    if found is None:
+        where = f"in {work_dir}" if work_dir is not None else "in this folder or in the history"
+        raise RecipeError(
+            f"there is no job {resume} {where}",
+            hint="give the job's folder, or the recipe too: joblens process RECIPE --resume ID",
+        )
+    return found
+
+
+def plan_in(job_dir: str) -> RecipePlan | None:
+    path = os.path.abspath(job_dir)
+    plan = read_plan(path)
+    if plan is not None and os.path.realpath(plan.job_dir) != os.path.realpath(path):
+        raise RecipeError(
+            f"the job in {path} was made in {plan.job_dir}, and its files name that place",
+            hint="move it back, or link that place to this one",
+        )
+    return plan
+
+
+def complete_already(plan: RecipePlan, settings: Settings) -> "EndedRecipe | None":
+    """How the job of that plan ended, if all of it is done and its export is there; None as well where the
+    history does not know it."""
+    from joblens.app.recipes.snapshots import create_snapshot
+    from joblens.data.base.job_folder import JobFolder
+    from joblens.data.executor.coordinator import whole_export
+
+    export = whole_export(plan, JobFolder.of_plan(plan))
+    if export is None:
+        return None
+    snapshot = create_snapshot(plan.job_dir)
+    record = _in_history(plan.job_id, settings)
+    if snapshot.overall_status is not ProcessingStatus.COMPLETED or record is None:
+        return None
+    if record.status is not Status.SUCCESS or record.job.params.get("job_dir") != plan.job_dir:
+        return None
+    from joblens.app.recipes.execution import EndedRecipe
+
+    return EndedRecipe(plan, record, snapshot, export_files=export.export.paths, was_complete=True)
+
+
+def _told_by_history(job_id: str, settings: Settings) -> str | None:
+    record = _in_history(job_id, settings)
+    place = None if record is None else record.job.params.get("job_dir")
+    return place if isinstance(place, str) else None
+
+
+def _in_history(job_id: str, settings: Settings) -> Record | None:
+    from joblens.app.wiring.drivers import open_store_to_read, store_is_there
+
+    if not store_is_there(settings):
+        return None
+    try:
+        with closing(open_store_to_read(settings, lambda _warning: None)) as store:
+            record = store.find(job_id)
+    except JoblensError:
+        return None
+    return record if record.job.tool == _TOOL else None
+
+
+BAD_INPUT = 2
+_BY_SIGNAL = 128
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    """What is asked for beside the recipe; None: as that says."""
+
+    job_id: str | None = None
+    resume: str | None = None
+    work_dir: str | None = None
+    executor: str | None = None
+    np: int | None = None
+    strict: bool = False
+    max_rejects: str | int | None = None
+    start_over: bool = False
+
+
+class PlannedRecipe(Struct, frozen=True):
+    checked: CheckedRecipe
+    job: "PlannedJob"
+    warnings: tuple[str, ...] = ()  # for people, before anything runs
+
+
+def plan_recipe(
+    recipe: "str | Mapping[str, Any] | None", wishes: Wishes, settings: Settings
+) -> PlannedRecipe:
+    """Everything is looked at, nothing is written. Raises InputError for whatever cannot work. Without a
+    recipe: that of the job to go on with."""
+    loaded = _loaded(recipe, wishes, settings)
+    checked = check_recipe(loaded)
+    from joblens.app.recipes.jobs import plan_job
+    from joblens.app.recipes.paths import disk_warnings
+
+    memory = _learned_memory(checked, settings)
+    job = plan_job(checked, start_over=wishes.start_over, memory=memory)
+    return PlannedRecipe(checked, job, (*checked.warnings, *disk_warnings(job.plan, checked.kinds)))
+
+
+def carry_out(
+    planned: PlannedRecipe,
+    settings: Settings,
+    view: "ProgressView | None" = None,
+    on_begin: "Callable[[], None] | None" = None,
+) -> "EndedRecipe":
+    """`on_begin`: the job's folder is made, nothing can be refused any more. A job that is complete, with its
+    export in its place, is not begun again."""
+    from joblens.app.recipes import execution as recipe_running
+
+    done = complete_already(planned.job.plan, settings) if planned.job.is_resumed else None
+    if done is not None:
+        return done
+    return recipe_running.carry_out(planned.job, settings, view, on_begin)
+
+
+def process(  # noqa: PLR0913 - the keywords are the interface
+    recipe: "str | os.PathLike[str] | Mapping[str, Any] | None" = None,
+    *,
+    job_id: str | None = None,
+    resume: "str | os.PathLike[str] | None" = None,
+    work_dir: "str | os.PathLike[str] | None" = None,
+    executor: str | None = None,
+    np: int | None = None,
+    strict: bool = False,
+    max_rejects: str | int | None = None,
+    start_over: bool = False,
+    check: bool = False,
+    store: str | None = None,
+) -> "RecipeResult":
+    """Carries a recipe out, as `joblens process` does: from a file, or from a dict with the same keys; with
+    `resume` alone, the id or the folder of a job, that of the job. Bad input raises InputError before
+    anything runs. With `check`, anything but a whole result raises RecipeFailed. An interrupt ends the job
+    first; it can be gone on with (`resume`)."""
+    from joblens.app.wiring.settings import load_settings
+
+    settings = load_settings(overrides={"store.url": store} if store else {}).settings
+    wishes = Wishes(
+        job_id=job_id,
+        resume=None if resume is None else os.fspath(resume),
+        work_dir=None if work_dir is None else os.fspath(work_dir),
+        executor=executor,
+        np=np,
+        strict=strict,
+        max_rejects=max_rejects,
+        start_over=start_over,
+    )
+    source = recipe if recipe is None or isinstance(recipe, Mapping) else os.fspath(recipe)
+    ended = carry_out(plan_recipe(source, wishes, settings), settings)
+    if ended.signal_number == signal.SIGINT:
+        raise KeyboardInterrupt
+    if ended.signal_number is not None:
+        signal.raise_signal(ended.signal_number)  # it was for the program
+    result = RecipeResult(ended)
+    if check and not result.ok:
+        raise RecipeFailed(result)
+    return result
+
+
+class RecipeResult:
+    """A recipe's job that has ended. `snapshot` says where each partition and operator stands, `record` what
+    all of it used."""
+
+    def __init__(self, ended: "EndedRecipe") -> None:
+        self.record: Record = ended.record
+        self.snapshot: JobSnapshot = ended.snapshot
+        self.job_id: str = ended.plan.job_id
+        self.job_dir: str = ended.plan.job_dir
+        self.export_path: str = ended.plan.recipe.export_path
+        self.export_files: tuple[str, ...] = ended.export_files
+
+    @property
+    def status(self) -> str:
+        """`completed`, `partial`, `failed`, `stopped` or `killed`."""
+        return str(self.snapshot.overall_status)
+
+    @property
+    def ok(self) -> bool:
+        return self.snapshot.overall_status is ProcessingStatus.COMPLETED
+
+    @property
+    def rows_in(self) -> int | None:
+        return self.snapshot.rows_in
+
+    @property
+    def rows_out(self) -> int | None:
+        """None: none were exported."""
+        return self.snapshot.rows_out if self.export_files else None
+
+    @property
+    def rejected_rows(self) -> int:
+        return self.snapshot.rejected_rows
+
+    @property
+    def rejects(self) -> "tuple[RejectReason, ...]":
+        """The same rows by reason, the most frequent first."""
+        return self.snapshot.rejects
+
+    @property
+    def error(self) -> str | None:
+        return why_not(self.snapshot, self.record)
+
+    def __repr__(self) -> str:
+        return f"<RecipeResult {self.job_id} {self.status}>"
+
+
+class RecipeFailed(JoblensError):
+    """A recipe that had to be carried out whole was not."""
+
+    def __init__(self, result: RecipeResult) -> None:
+        super().__init__(f"job {result.job_id}: {result.status}: {result.error or 'no reason known'}")
+        self.result = result
+
+
+def exit_code_of(ended: "EndedRecipe") -> int:
+    if ended.signal_number is not None:
+        return _BY_SIGNAL + ended.signal_number
+    status = ended.snapshot.overall_status
+    if status is ProcessingStatus.COMPLETED:
+        return 0
+    outcome = ended.record.outcome
+    code = outcome.exit_code if outcome is not None else None
+    if status is ProcessingStatus.STOPPED:  # by `joblens cancel`, or by a signal to its process
+        return code if code is not None and code > _BY_SIGNAL else _BY_SIGNAL + signal.SIGTERM
+    return BAD_INPUT if code == BAD_INPUT else 1
+
+
+def why_not(snapshot: JobSnapshot, record: "Record") -> str | None:
+    """Why a job did not come to a whole result, as the job itself or its end says."""
+    if snapshot.overall_status is ProcessingStatus.COMPLETED:
+        return None
+    if snapshot.error_message:
+        return snapshot.error_message
+    outcome = record.outcome
+    if outcome is None:
+        return None
+    last = [line for line in outcome.stderr_tail.splitlines() if line.strip()]
+    if not last:
+        return outcome.error
+    return last[-1].removeprefix("joblens: ").removeprefix(f"{snapshot.overall_status}: ")
+
+
+def _loaded(recipe: "str | Mapping[str, Any] | None", wishes: Wishes, settings: Settings) -> LoadedRecipe:
+
+    if recipe is None:
+        if not wishes.resume:
+            raise InputError("there is no recipe", hint="name its file, or a job to go on with: --resume ID")
+        _given(structs.replace(wishes, resume=None))  # the other wishes
+        plan = plan_of(wishes.resume, wishes.work_dir, settings)
+        return loaded_from_plan(plan, _given(structs.replace(wishes, resume=plan.job_id, job_id=None)))
+    if not wishes.resume or not is_folder(wishes.resume):
+        return _loaded_as_told(recipe, _given(wishes))
+    plan = plan_of(wishes.resume, None, settings)
+    wishes = structs.replace(wishes, resume=plan.job_id)
+    loaded = _loaded_as_told(recipe, _given(wishes))
+    if os.path.realpath(job_dir_in(loaded.recipe.work_dir, plan.job_id)) != os.path.realpath(plan.job_dir):
+        wishes = structs.replace(wishes, work_dir=os.path.dirname(plan.job_dir))
+        loaded = _loaded_as_told(recipe, _given(wishes))
+    return loaded
+
+
+def _loaded_as_told(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> LoadedRecipe:
+    if isinstance(recipe, str):
+        return load_recipe(recipe, given)
+    try:
+        values = msgspec.to_builtins(dict(recipe))
+        msgspec.json.encode(values)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the recipe has a value that no file could hold: {error}") from error
+    import json
+
+    try:
+        text, form = json.dumps(values, ensure_ascii=False, allow_nan=False), "json"
+    except ValueError:
+        text, form = json.dumps(values, ensure_ascii=False), "json5"  # which has words for infinity
+    return loaded_from_text(text, form, f"recipe.{form}", given, is_file=False)
+
+
+def _given(wishes: Wishes) -> dict[str, Any]:
+    from joblens.spec.keys.recipe import read_job_id, read_reject_limit
+
+    executors = [each.value for each in Executor]
+    if wishes.executor is not None and wishes.executor not in executors:
+        raise InputError(f"executor '{wishes.executor}'", hint=f"one of {', '.join(executors)}")
+    _check_np(wishes.np)
+    if wishes.work_dir is not None and not wishes.work_dir.strip():
+        raise InputError("--work-dir must not be empty", hint="leave it out: then the recipe says where")
+    if wishes.job_id and wishes.resume and wishes.job_id != wishes.resume:
+        raise InputError("--job-id and --resume name two jobs", hint="give only one of them")
+    for name, ident in (("--job-id", wishes.job_id), ("--resume", wishes.resume)):
+        _read(name, ident, read_job_id)
+    return {
+        "work_dir": wishes.work_dir,
+        "np": wishes.np,
+        "executor_type": wishes.executor,
+        "job_id": wishes.job_id,
+        # a job that is named here takes the place of the one that the file says to go on with
+        "resume": wishes.resume if wishes.job_id is None else (wishes.resume or ""),
+        "is_strict": wishes.strict or None,
+        "max_rejects": _read("--max-rejects", wishes.max_rejects, read_reject_limit),
+    }
+
+
+def _check_np(np: Any) -> None:
+    if np is not None and (not isinstance(np, int) or np < 1):
+        raise InputError(f"np={np!r}: must be a number, at least 1")
+
+
+def _read(option: str, value: Any, read: Callable[[Any], str]) -> str | None:
+    """By the same rule as the key of a recipe."""
+    from joblens.spec.keys.kinds import Wrong
+
+    try:
+        return None if value is None else read(value)
+    except Wrong as wrong:
+        raise InputError(f"{option} {wrong.notes[0][1]}") from None
+
+
+def _learned_memory(checked: CheckedRecipe, settings: Settings) -> "OperatorMemory | None":
+    """From earlier runs, if there is a store that tells of some."""
+    from joblens.app.recipes.sizing import learned_memory
+    from joblens.app.wiring.drivers import open_store_to_read, store_is_there
+
+    if not store_is_there(settings):
+        return None
+    try:
+        with closing(open_store_to_read(settings, _pass_over)) as store:
+            return learned_memory(checked.recipe, store)
+    except JoblensError:
+        return None  # it is for sizes only; whoever writes the record will tell what is wrong with the store
+
+
+def _pass_over(_warning: str) -> None:
+    pass

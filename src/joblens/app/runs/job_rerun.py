@@ -1,0 +1,208 @@
+"""Rerun of one job: what it was, what of that is missing, and what is different now."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.analysis.comparing.job_differences import Difference
+from joblens.model.errors import InputError, JoblensError
+from joblens.model.jobs.job import Job, Record, is_of_workflow
+from joblens.model.redaction.names import is_lasting_env
+from joblens.model.redaction.secrets import REDACTED
+from joblens.model.runs.plan import PlannedJob
+from joblens.model.settings import Settings
+from joblens.ports.store import Store
+from joblens.probes.provenance.program_files import remembered_name, shell_of_workflows
+
+# Of a person or a session: what they are now is what is wanted.
+_OF_NOW = frozenset({"HOME", "USER", "TMPDIR", "TMP", "TEMP"})
+_GROUPS = ("inputs", "code", "programs", "versions", "environment", "machine")
+
+
+class JobAgain(Struct, frozen=True, kw_only=True):
+    """Holds what `--env` was given: never stored."""
+
+    record: Record
+    argv: tuple[str, ...]
+    shell: str | None
+    cwd: str
+    env: dict[str, str]  # changes to the environment of now; of a container: all it gets
+    differences: tuple[Difference, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def job_again(
+    record: Record, store: Store, settings: Settings, given_env: Mapping[str, str], cwd: str | None
+) -> JobAgain:
+    """Raises InputError where it cannot run again as it did. `given_env`: by the user now."""
+    _refuse_what_never_ran(record)
+    planned = _planned(record, store, settings)
+    argv, shell = _command(record, planned)
+    env = _environment(record, planned, given_env)
+    folder = _folder(record, cwd)
+    argv = tuple(remembered_name(word, folder) for word in argv)
+    made = JobAgain(record=record, argv=argv, shell=shell, cwd=folder, env=env, notes=_notes(record))
+    return replace(made, differences=_differences(made, store, settings))
+
+
+def _refuse_what_never_ran(record: Record) -> None:
+    job, name = record.job, _name(record)
+    if job.attached:
+        raise InputError(f"{name} was not run by joblens, only looked at: {job.attached}")
+    if not job.argv and job.container is None:
+        raise InputError(f"{name} has no command: a program measured itself, or it was imported without one")
+    if job.tool == "recipe":
+        raise InputError(f"{name} ran a recipe", hint="joblens process RECIPE runs it again")
+
+
+def _planned(record: Record, store: Store, settings: Settings) -> PlannedJob | None:
+    """As its workflow has it, with what is secret there; None: it is of none, or that is gone."""
+    link = record.job.run
+    if link is None or link.index < 0 or link.is_command:
+        return None
+    from joblens.app.runs.specs import whole_run
+    from joblens.app.workflows.loader import plan_of_run
+
+    try:
+        run = whole_run(store.find_run(link.run_uuid), store, settings)
+        return plan_of_run(run).jobs[link.index]
+    except (JoblensError, IndexError):
+        return None
+
+
+def _command(record: Record, planned: PlannedJob | None) -> tuple[tuple[str, ...], str | None]:
+    """-> words, or a shell line"""
+    job = record.job
+    argv = job.argv
+    if any(REDACTED in text for text in argv):
+        argv = _command_of_plan(record, planned)
+    if not job.is_shell:
+        return argv, None
+    if not is_of_workflow(job) or job.container is not None:  # a container has a shell of its own
+        return (), argv[0]
+    return (shell_of_workflows(), "-c", argv[0]), None
+
+
+def _command_of_plan(record: Record, planned: PlannedJob | None) -> tuple[str, ...]:
+    from joblens.agent.attempts.preparation import command_line
+
+    if planned is None or "${user_data." in planned.command:
+        raise InputError(
+            f"{_name(record)}: a secret was taken out of its recorded command", hint="type the command again"
+        )
+    line, is_shell, words = command_line(planned, {}, "/bin/sh")
+    return (line,) if is_shell else words
+
+
+def _environment(record: Record, planned: PlannedJob | None, given: Mapping[str, str]) -> dict[str, str]:
+    job = record.job
+    then = {name: value for name, value in job.env.items() if REDACTED not in value}
+    planned_env = {} if planned is None else planned.env
+    missing = sorted(job.env.keys() - then.keys() - given.keys() - planned_env.keys())
+    if missing:
+        raise InputError(
+            f"{_name(record)}: the values of {', '.join(missing)} were not kept, they may be secrets",
+            hint=" ".join(f"--env {name}=VALUE" for name in missing)
+            + f" (--env {missing[0]} takes it from the environment of now)",
+        )
+    if job.container is not None:
+        return {**then, **planned_env, **given}
+    lasting = {
+        name: value
+        for name, value in then.items()
+        if os.environ.get(name) != value
+        and (name in job.env_given or (is_lasting_env(name) and name not in _OF_NOW))
+    }
+    return {**lasting, **planned_env, **_of_run(job), **given}
+
+
+def _of_run(job: Job) -> dict[str, str]:
+    """What a job of a workflow is told by joblens, as far as it means something outside of its run."""
+    if job.run is None or job.run.is_command:
+        return {}
+    told = {"RUN_ID": job.run.run_uuid, "OUTPUT_DIR": job.output_dir, "JOB_NAME": job.name, "ATTEMPT": "1"}
+    joblens = {f"JOBLENS_{name}": value for name, value in told.items()}
+    return {**joblens, "TORC_JOB_NAME": job.name, "TORC_OUTPUT_DIR": job.output_dir, "TORC_ATTEMPT_ID": "1"}
+
+
+def _folder(record: Record, asked: str | None) -> str:
+    job = record.job
+    if asked is not None or job.container is not None:
+        return asked or ""
+    if not job.cwd:
+        raise InputError(
+            f"{_name(record)} ran in a folder of its own on a worker, with files that were made for it there",
+            hint="--cwd DIR runs its command in DIR",
+        )
+    if not os.path.isdir(job.cwd):
+        raise InputError(
+            f"{_name(record)}: its directory {job.cwd} is not there", hint="--cwd DIR runs it in DIR"
+        )
+    return job.cwd
+
+
+def _notes(record: Record) -> tuple[str, ...]:
+    nodes, attempt = record.job.requirements.nodes or 1, record.attempt
+    notes = [f"it had {nodes} nodes then, and has this one now"] if nodes > 1 else []
+    if attempt is None or not attempt.provenance:
+        notes.append("nobody looked at what it ran in then, so nothing can be said of what is different")
+    return tuple(notes)
+
+
+def _differences(again: JobAgain, store: Store, settings: Settings) -> tuple[Difference, ...]:
+    """Between then and now, of what may change what it does."""
+    from joblens.analysis.comparing.job_differences import JobView, differences
+
+    record, attempt = again.record, again.record.attempt
+    then = store.provenance(attempt.provenance) if attempt is not None and attempt.provenance else None
+    now = _ran_in_now(again)
+    largest = settings.provenance.max_hash_size
+    stamped = replace(record.job, inputs=_inputs_now(record, again.cwd, largest), env=dict(now.environment))
+    outcome = None if record.outcome is None else replace(record.outcome, inputs=())
+    before = replace(record, job=replace(record.job, env=dict(now.environment if then is None else {})))
+    found = differences(
+        JobView(record=before, provenance=then),
+        JobView(record=replace(record, job=stamped, outcome=outcome), provenance=now),
+    )
+    return tuple(
+        each
+        for each in found.differences
+        if each.group in _GROUPS and not (each.group == "environment" and each.name in again.env)
+    )
+
+
+def _ran_in_now(again: JobAgain) -> Any:
+    from joblens import __version__
+    from joblens.agent.provenance.command_kind import CommandKind
+    from joblens.agent.provenance.parts import ProvenanceParts
+    from joblens.probes.host.machine_load import read_host
+    from joblens.probes.provenance.program_files import starting_words
+
+    job = again.record.job
+    shell = shell_of_workflows() if is_of_workflow(job) else "/bin/sh"
+    words = () if job.container is not None else starting_words(job.argv, is_shell=job.is_shell, shell=shell)
+    search = again.env.get("PATH", os.environ.get("PATH", ""))
+    parts = ProvenanceParts(read_host(), __version__, ())
+    found, question, root = parts.look(CommandKind(again.cwd or os.getcwd(), words, search))
+    return found if question is None else parts.with_changes(found, question, root)
+
+
+def _inputs_now(record: Record, cwd: str, largest: int) -> tuple[Any, ...]:
+    from joblens.agent.provenance.datasets import dataset_now
+    from joblens.agent.provenance.parts import stamp, with_digest
+
+    now = []
+    for then in record.inputs:
+        if then.files is not None:
+            now.append(dataset_now(then.path, then.hash_mode, cwd))
+            continue
+        here = stamp(then.path, cwd)
+        now.append(with_digest(here, cwd, largest) if then.digest else here)
+    return tuple(now)
+
+
+def _name(record: Record) -> str:
+    return f"job {record.number}" if record.number is not None else f"job {record.job.uuid[:8]}"

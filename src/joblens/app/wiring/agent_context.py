@@ -1,0 +1,243 @@
+"""Agent context of a process that owns jobs: sampler, recorder, accounting, sinks, history lines."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from joblens import __version__
+from joblens.agent.cgroups.placement import owner_mark
+from joblens.agent.measuring.accounting import Accountant
+from joblens.agent.provenance.collector import ProvenanceCollector
+from joblens.agent.runtime.loop import Loop
+from joblens.agent.runtime.ownership import alone, this_process
+from joblens.agent.runtime.recorder import PendingEnds, Recorder, forget_ends, pending_ends
+from joblens.agent.runtime.sampler import Sampler
+from joblens.agent.session.context import AgentContext
+from joblens.app.wiring.drivers import (
+    SystemClock,
+    Warn,
+    history_file,
+    is_own_store,
+    open_sinks,
+    open_store,
+    spool_dir,
+    store_name,
+)
+from joblens.files.private import make_private_folder
+from joblens.model.errors import JoblensError, LaunchError, UnknownJob
+from joblens.model.jobs.job import Job, Record
+from joblens.model.settings import LogSettings, Settings
+from joblens.ports.store import Store
+from joblens.probes.host.machine_load import HostFacts, read_host
+
+if TYPE_CHECKING:
+    import logging
+
+    from joblens.agent.nodes.jobs import MultiNodeJobs
+    from joblens.agent.recovery.orphans import Recovery
+
+
+_PATIENCE_S = 5.0
+
+
+def write_missing_lines(store: Store, settings: Settings, spool: str, host: HostFacts, warn: Warn) -> None:
+    """Cheap when there is nothing: one listing of a directory. Lines that cannot be written now wait for the
+    next process."""
+    if not any(pending_ends(spool, host).values()):
+        return
+    with alone(spool, "history", _PATIENCE_S) as is_alone, contextlib.suppress(JoblensError):
+        if not is_alone:
+            return
+        for path, uuids in pending_ends(spool, host).items():
+            records = [_find(store, uuid) for uuid in uuids]
+            if settings.sinks.history.enabled:
+                _add([one for one in records if one is not None and one.status.is_final], settings, warn)
+            forget_ends(path, host)
+
+
+def _find(store: Store, uuid: str) -> Record | None:
+    """None: it was deleted meanwhile, or its end never reached the store."""
+    try:
+        return store.find(uuid)
+    except UnknownJob:
+        return None
+
+
+def _add(records: list[Record], settings: Settings, warn: Warn) -> None:
+    from joblens.stores.sinks.history_jsonl import HistoryJsonl
+
+    wanted = settings.sinks.history
+    sink = HistoryJsonl(history_file(settings), wanted.max_size, wanted.backup_count, warn)
+    sink.add_missing(records)
+    sink.close()
+
+
+_LEAST_DESCRIPTORS = 64
+
+
+def show(text: str, level: str) -> None:
+    """In any program: one that cannot be told never ends a job."""
+    line = f"joblens: {level}: {_clean(text)}"
+    with suppress(OSError, ValueError, AttributeError):  # None, where a program closed it
+        # On a terminal it takes the place of a live line, and the terminal may be in raw mode.
+        sys.stderr.write(f"\r{line}\x1b[K\r\n" if sys.stderr.isatty() else f"{line}\n")
+
+
+def _clean(text: str) -> str:
+    from joblens.views.text.style import clean_text
+
+    return clean_text(text)
+
+
+class OwnLog:
+    """What joblens tells about its own work. Without a log file that is standard error, from the configured
+    level on; with one, it goes there, and warnings are shown all the same. Raises ConfigError for a file that
+    cannot be written."""
+
+    def __init__(self, logs: LogSettings, show: Callable[[str, str], None] = show) -> None:
+        self._show = show
+        self._level = logs.level
+        self._logger: logging.Logger | None = None
+        if logs.file is not None:
+            from joblens.app.wiring.logging_setup import set_up_logging
+
+            self._logger = set_up_logging(logs)
+
+    def info(self, text: str) -> None:
+        if self._logger is not None:
+            self._logger.info("%s", _clean(text))
+        elif self._level in ("DEBUG", "INFO"):
+            self._show(text, "info")
+
+    def warn(self, text: str) -> None:
+        if self._logger is not None:
+            self._logger.warning("%s", _clean(text))
+        if self._logger is not None or self._level != "ERROR":
+            self._show(text, "warning")
+
+    def started(self, job: Job) -> None:
+        self.info(f"job {job.uuid} ({job.name}): started")
+
+    def ended(self, record: Record) -> None:
+        outcome = record.outcome
+        if outcome is not None:
+            code = "" if outcome.exit_code is None else f", exit code {outcome.exit_code}"
+            took = f"{outcome.duration_s:.3f} s"
+            self.info(f"job {record.job.uuid} ({record.job.name}): {outcome.status}{code}, {took}")
+
+
+def current_user() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _check_descriptors() -> None:
+    """Before anything is begun that would have to be taken back."""
+    allowed = os.sysconf("SC_OPEN_MAX")
+    if 0 <= allowed < _LEAST_DESCRIPTORS:
+        raise LaunchError(
+            f"{allowed} open files are allowed here, and joblens needs {_LEAST_DESCRIPTORS} to run a job",
+            hint="raise the limit on open files: ulimit -n 1024",
+        )
+
+
+def open_context(
+    settings: Settings,
+    take_sample: Callable[[str], None],
+    job_rlimits: tuple[tuple[int, int, int], ...] = (),
+    warn: Callable[[str], None] | None = None,
+    around: "Callable[[Store], Store]" = lambda store: store,
+) -> AgentContext:
+    """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due. `around`: what
+    is to stand between those who write and the store."""
+    _check_descriptors()
+    warn = warn or OwnLog(settings.logs).warn
+    clock = SystemClock()
+    host = read_host()
+    spool = spool_dir(store_name(settings))
+    try:
+        make_private_folder(spool)
+    except OSError as error:
+        # Only a job whose joblens is killed would miss it.
+        warn(f"launchers have no place to leave outcomes: {spool}: {error.strerror}")
+    owner = this_process(host)
+    store = around(open_store(settings, warn))
+    write_missing_lines(store, settings, spool, host, warn)
+    recorder = Recorder(store, open_sinks(settings, warn), warn, PendingEnds(spool, owner))
+    return AgentContext(
+        recorder=recorder,
+        sampler=Sampler(take_sample, clock, warn),
+        accountant=Accountant(clock, settings.limits.cgroup_parent, warn, owner_mark(owner, spool)),
+        clock=clock,
+        loop=Loop(),
+        owner=owner,
+        host=host,
+        spool_dir=spool,
+        job_rlimits=job_rlimits,
+        nodes=_nodes_here(settings),
+        provenance=ProvenanceCollector(
+            recorder,
+            host,
+            __version__,
+            job_rlimits,
+            largest_hashed=settings.provenance.max_hash_size,
+            is_on=settings.provenance.enabled,
+        ),
+    )
+
+
+def _nodes_here(settings: Settings) -> "MultiNodeJobs | None":
+    if "SLURM_JOB_ID" not in os.environ:
+        return None
+    from joblens.app.wiring.node_agents import desks_here
+
+    return desks_here(settings.limits.cgroup_parent)
+
+
+def open_recovery(context: AgentContext, settings: Settings) -> "Recovery":
+    from joblens.agent.recovery.orphans import Recovery
+
+    return Recovery(
+        context.spool_dir,
+        context.accountant,
+        context.clock,
+        context.host,
+        user=current_user(),
+        output_max_bytes=settings.output.max_size,
+        trusts_records=is_own_store(settings),
+    )
+
+
+def close_context(context: AgentContext, *, sweeps_all: bool = False) -> None:
+    """Removes groups that killed processes of this store left. `sweeps_all`: all else that they left, too."""
+    context.sampler.close()
+    context.instruments.close()
+    with suppress(JoblensError, OSError):
+        _sweep(context, sweeps_all=sweeps_all)
+    if context.provenance is not None:
+        context.provenance.close()
+    context.recorder.close()
+    context.accountant.close()
+    context.loop.close()
+
+
+def _sweep(context: AgentContext, *, sweeps_all: bool) -> None:
+    accountant = context.accountant
+    if sweeps_all:
+        from joblens.agent.recovery.orphans import sweep
+
+        now_us = context.clock.now_us()
+        context.recorder.read(
+            lambda store: sweep(context.spool_dir, store, now_us, context.host, accountant.parent)
+        )
+    elif accountant.parents:
+        from joblens.agent.recovery.stale_groups import sweep_own_groups
+
+        context.recorder.read(lambda store: sweep_own_groups(context.spool_dir, store, accountant.parents))

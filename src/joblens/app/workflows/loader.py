@@ -1,0 +1,381 @@
+"""Loader of workflow files: from disk to plan, every error reported with its position."""
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.app.workflows.parameter_tables import read_tables
+from joblens.model.errors import InputError, JoblensError, SpecError
+from joblens.model.redaction.secrets import SecretValues
+from joblens.model.runs.plan import Plan
+from joblens.model.runs.run import COMMAND, RaisedRequest, Run
+from joblens.model.runs.workflow_spec import WorkflowSpec
+from joblens.plan.commands.command_lines import plan_of_command
+from joblens.plan.workflows.checks import loose_names
+from joblens.plan.workflows.expanded_form import expanded_form
+from joblens.plan.workflows.expansion import PlanReading, expand_env, expand_files, make_plan
+from joblens.plan.workflows.plan_document import (
+    WORTH_PACKING,
+    PackedPlan,
+    pack_plan,
+    unpack_plan,
+    with_raised,
+)
+from joblens.plan.workflows.problems import Path, Problems, Unread
+from joblens.plan.workflows.spawning import extended
+from joblens.plan.workflows.sweeps import variables_of
+from joblens.ports.store import Store
+from joblens.spec.formats.documents import Document, Mark, Problem, format_of, has_known_ending
+from joblens.spec.workflows.file import SpecReading, read_workflow
+
+_MMAP_THRESHOLD = -3  # of mallopt
+_LARGE = 128 * 1024
+
+
+def give_back_freed_memory() -> None:
+    """Also what is freed from now on. By itself the C library keeps ever larger blocks for itself, the more
+    of them it has seen; where it is another one, nothing happens."""
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    with contextlib.suppress(AttributeError):
+        library.mallopt(_MMAP_THRESHOLD, _LARGE)
+        library.malloc_trim(0)
+
+
+_NONE: dict[str, Any] = {}
+# Older words for the same key: a place is asked for under the newer one.
+_OLDER_KEYS = {"depends_on": "blocked_by"}
+_MOST_SHOWN = 50
+# The text of a warning, and the engines of runs it concerns; (): all.
+Warned = tuple[str, tuple[str, ...]]
+_WORKFLOW_HINT = "a workflow has a name and jobs: name: x, jobs: [...]"
+
+
+class LoadedSpec:
+    """`tables`: the files it names for its parameters, as they were; they go into the run (`Run.tables`).
+    `warnings`: of what may not have been meant as it was written, with the engines of runs each concerns.
+
+    What was written takes several times the memory of its plan: it is kept only for who says so when loading,
+    and read once more for others that ask."""
+
+    def __init__(
+        self, made: "_Made", text: str, form: str, path: str, parameters: Mapping[str, Any] = _NONE
+    ) -> None:
+        if isinstance(made.plan, PackedPlan):
+            give_back_freed_memory()
+            self.plan = unpack_plan(made.plan)
+        else:
+            self.plan = made.plan
+        self.text = text
+        self.format = form
+        self.tables = made.tables
+        self.path = path
+        self.warnings = made.warnings
+        self.raised: tuple[RaisedRequest, ...] = ()  # of a run; the plan has them
+        self.secrets: SecretValues | None = None  # found out once (app.kept_specs): that reads the file again
+        self._reading = made.reading
+        self._parameters = parameters
+
+    def warnings_for(self, engine: str = "local") -> tuple[str, ...]:
+        """Returns the warnings that a run with this engine should get."""
+        return tuple(text for text, engines in self.warnings if not engines or engine in engines)
+
+    @property
+    def spec(self) -> WorkflowSpec:
+        spec = self._written().spec
+        assert spec is not None  # there is a plan of it
+        return spec
+
+    @property
+    def document(self) -> Document:
+        return self._written().document
+
+    def raise_requests(self, raised: tuple[RaisedRequest, ...]) -> None:
+        """In the plan; a run that is made of it begins with them. Those of jobs that the plan has not are
+        left out."""
+        self.raised = tuple(one for one in raised if one.index < len(self.plan.jobs))
+        self.plan = with_raised(self.plan, raised)
+
+    def _written(self) -> SpecReading:
+        if self._reading is None:
+            if self.format == COMMAND:
+                raise InputError(f"{self.path} is one command, not a workflow file")
+            self._reading = read_workflow(self.text, self.format, self.path, self._parameters)
+        return self._reading
+
+
+def load_spec(path: str, parameters: Mapping[str, Any] = _NONE, *, keeps_spec: bool = False) -> LoadedSpec:
+    """SpecError lists every problem as `file:line:column: message`. `keeps_spec`: it is asked for too."""
+    text = read_text_of(path)
+    form = format_of(path, text)
+    made = _made_from_file(path, text, form, parameters, keeps_spec=keeps_spec)
+    return LoadedSpec(made, text, form, path, parameters)
+
+
+def plan_of_run(run: Run) -> Plan:
+    """The plan as when the run was created, with the jobs that were added and the requests that were raised
+    since: all of it is in the run."""
+    return grown_plan(loaded_run(run), run)
+
+
+def grown_plan(loaded: LoadedSpec, run: Run) -> Plan:
+    """The plan of the run's file, with the jobs that were added and the requests that were raised."""
+    return with_raised(extended(loaded.plan, run.spawned), run.raised)
+
+
+def loaded_run(run: Run, *, keeps_spec: bool = False) -> LoadedSpec:
+    """Its file alone: a new run of it begins without the jobs that were added."""
+    source = f"run {run.uuid[:8]}"
+    made = _made_from_run(run, source, keeps_spec=keeps_spec)
+    loaded = LoadedSpec(made, run.spec_text, run.spec_format, source, run.options.parameters)
+    loaded.raise_requests(run.raised)
+    return loaded
+
+
+class _Made(Struct, frozen=True):
+    """Small enough to wait for everything else to be let go: only then a packed plan is unpacked."""
+
+    plan: Plan | PackedPlan
+    tables: dict[str, Any]
+    reading: SpecReading | None
+    warnings: tuple[Warned, ...] = ()
+
+
+def _made_from_file(
+    path: str, text: str, form: str, parameters: Mapping[str, Any], *, keeps_spec: bool
+) -> _Made:
+    reading = read_workflow(text, form, path, parameters)
+    folder = os.path.dirname(os.path.abspath(path))
+    if reading.spec is None:
+        _refuse_other_files(path, reading)
+        raise spec_error(path, _all_that_is_wrong(path, reading, parameters, folder))
+    tables, missing = read_tables(reading.spec, parameters, folder)
+    planned = _plan(path, reading.spec, reading.document, tables, parameters, missing)
+    assert planned.plan is not None
+    warnings = (*_warnings(path, reading, planned), *_unplaced(loose_names(reading.spec, planned.plan)))
+    return _made(planned.plan, tables, reading, keeps_spec=keeps_spec, warnings=warnings)
+
+
+def _warnings(path: str, reading: SpecReading, planned: PlanReading) -> list[Warned]:
+    """In the order of the file, each with its line and column."""
+    found = [(one.path, one.message, one.engines) for one in reading.warnings]
+    found += [(one.path, one.message, ()) for one in planned.warnings]
+    placed = [
+        (Problem(mark_of(reading.document, where), message), engines) for where, message, engines in found
+    ]
+    placed.sort(key=lambda each: (each[0].mark.line, each[0].mark.column))
+    return [(_told(path, [problem])[0], engines) for problem, engines in placed]
+
+
+def _unplaced(texts: Iterable[str]) -> list[Warned]:
+    return [(text, ()) for text in texts]
+
+
+def _refuse_other_files(path: str, reading: SpecReading) -> None:
+    """A file that is not named like a workflow and has none of its sections is something else."""
+    value = reading.document.value
+    if isinstance(value, dict) and "process" in value and "jobs" not in value:
+        message = f"{path} is a recipe, not a workflow file"
+        hint = f"joblens process {path} carries it out, joblens process {path} --dry-run checks it"
+        raise SpecError(message, hint=hint, problems=(message,))
+    if _is_list_of_tasks(value):
+        message = f"{path} is a file of tasks, not a workflow file"
+        hint = f"joblens submit-workflow {path} gives them to workers"
+        raise SpecError(message, hint=hint, problems=(message,))
+    if has_known_ending(path) or (isinstance(value, dict) and {"jobs", "name"} & value.keys()):
+        return
+    message = f"'{path}' is not a workflow file"
+    hint = "a workflow is written in YAML, JSON, JSON5, KDL or TOML: flow.yaml, with a name and jobs"
+    raise SpecError(message, hint=hint, problems=(message,))
+
+
+def _is_list_of_tasks(value: Any) -> bool:
+    """`[{tool, script}, …]` or `{tasks: […]}`: a workflow has jobs, and they have commands."""
+    tasks = value.get("tasks") if isinstance(value, dict) and "jobs" not in value else value
+    return isinstance(tasks, list) and any(isinstance(one, dict) and "tool" in one for one in tasks)
+
+
+def _made_from_run(run: Run, source: str, *, keeps_spec: bool) -> _Made:
+    if run.is_command:
+        return _Made(plan_of_command(run.spec_text), {}, None)
+    reading = read_workflow(run.spec_text, run.spec_format, source, run.options.parameters)
+    if reading.spec is None:
+        raise spec_error(source, _told(source, reading.problems))
+    planned = _plan(source, reading.spec, reading.document, run.tables, run.options.parameters)
+    assert planned.plan is not None
+    return _made(planned.plan, run.tables, reading, keeps_spec=keeps_spec)
+
+
+def _made(
+    plan: Plan,
+    tables: dict[str, Any],
+    reading: SpecReading,
+    *,
+    keeps_spec: bool,
+    warnings: tuple[Warned, ...] = (),
+) -> _Made:
+    if keeps_spec:
+        return _Made(plan, tables, reading, warnings)
+    return _Made(pack_plan(plan) if len(plan.jobs) >= WORTH_PACKING else plan, tables, None, warnings)
+
+
+def spec_error(path: str, problems: Sequence[str]) -> SpecError:
+    if len(problems) == 1:
+        return SpecError(problems[0], problems=problems)
+    shown = [f"  {problem}" for problem in problems[:_MOST_SHOWN]]
+    if len(problems) > _MOST_SHOWN:
+        shown.append(f"  … and {len(problems) - _MOST_SHOWN:,} more")
+    message = "\n".join([f"{len(problems):,} problems in {path}:", *shown])
+    return SpecError(message, problems=problems)
+
+
+def _plan(
+    path: str,
+    spec: WorkflowSpec,
+    document: Document,
+    tables: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    missing: Sequence[tuple[Path, str]] = (),
+) -> PlanReading:
+    """The one it returns has a plan."""
+    reading = make_plan(spec, tables=tables, parameters=parameters)
+    if reading.plan is not None and not missing:
+        return reading
+    # why a table could not be read says more than that it was not
+    unread = {where for where, _ in missing}
+    problems = [(one.path, one.message) for one in reading.problems if one.path not in unread]
+    raise spec_error(path, _placed(path, document, [*problems, *missing]))
+
+
+def _all_that_is_wrong(
+    path: str, reading: SpecReading, parameters: Mapping[str, Any], folder: str
+) -> list[str]:
+    """With what can be said about the names of a file in which something else is wrong too."""
+    draft = reading.draft
+    if draft is None:
+        return _told(path, reading.problems)
+    unread = Unread(draft.unread)
+    tables, missing = read_tables(draft.spec, parameters, folder)
+    planned = make_plan(draft.spec, tables=tables, parameters=parameters, unread=unread).problems
+    without_table = {where for where, _ in missing}
+    found = [(one.path, one.message) for one in planned if one.path not in without_table]
+    found += [one for one in missing if not unread.hides(one[0])]
+    placed = [(draft.path_in_file(where), message) for where, message in found]
+    return _placed(path, reading.document, placed, reading.problems)
+
+
+def _placed(
+    path: str, document: Document, found: Iterable[tuple[Path, str]], others: Sequence[Problem] = ()
+) -> list[str]:
+    """In the order of the file; what is wrong with the command line comes first and has no place in it."""
+    typed, written = [], [*others]
+    for where, message in found:
+        if where[:1] == ("--param",):
+            typed.append(message)
+        else:
+            written.append(Problem(mark_of(document, where), message))
+    written.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
+    return typed + list(dict.fromkeys(_told(path, written)))
+
+
+def mark_of(document: Document, path: Path) -> Mark:
+    value, keys = document.value, []
+    for key in path:
+        older = _OLDER_KEYS.get(key) if isinstance(key, str) else None
+        if older and isinstance(value, dict) and key not in value and older in value:
+            key = older  # noqa: PLW2901
+        keys.append(key)
+        value = _inside(value, key)
+    return document.mark(tuple(keys))
+
+
+def _inside(value: Any, key: str | int) -> Any:
+    if isinstance(value, dict):
+        return value.get(key)
+    if isinstance(value, list) and isinstance(key, int) and key < len(value):
+        return value[key]
+    return None
+
+
+def _told(path: str, problems: Iterable[Problem]) -> list[str]:
+    return [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in problems]
+
+
+def read_text_of(path: str, *, kind: str = "workflow", hint: str = _WORKFLOW_HINT) -> str:
+    """`kind`, `hint`: of the file that is expected there, for messages."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        raise SpecError(f"there is no file '{path}'", hint=_nearby(path)) from None
+    except IsADirectoryError:
+        raise SpecError(f"'{path}' is a directory, not a {kind} file", hint=_nearby(path + "/")) from None
+    except OSError as error:
+        raise SpecError(f"'{path}' cannot be read: {error.strerror}") from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        column = error.start - content.rfind(b"\n", 0, error.start)
+        raise SpecError(f"{path}:{line}:{column}: not UTF-8 text", hint="save the file as UTF-8") from None
+    if not text.strip():
+        raise SpecError(f"{path}:1:1: the file is empty", hint=hint)
+    return text
+
+
+def _nearby(path: str) -> str:
+    """Files of the same folder that may have been meant. Their endings are all alike and say nothing."""
+    from joblens.plan.workflows.problems import nearest_name
+
+    folder, name = os.path.split(path)
+    try:
+        names = sorted(filter(has_known_ending, os.listdir(folder or ".")), key=_liked_first)
+    except OSError:
+        return ""
+    by_stem: dict[str, str] = {}
+    for each in names:
+        by_stem.setdefault(os.path.splitext(each)[0], each)
+    stem = os.path.splitext(name)[0] if has_known_ending(name) else name
+    nearest = nearest_name(stem, by_stem) if name else next(iter(by_stem), None)
+    return f"did you mean {os.path.join(folder, by_stem[nearest])}?" if nearest else ""
+
+
+def _liked_first(name: str) -> tuple[bool, str]:
+    """YAML is what most people write."""
+    return not name.endswith((".yaml", ".yml")), name
+
+
+def expanded_workflow(loaded: LoadedSpec, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The same keys as in the file; reading it again gives the same jobs."""
+    files = expand_files(loaded.spec, tables=loaded.tables, parameters=parameters)
+    env = expand_env(loaded.spec, tables=loaded.tables, parameters=parameters)
+    variables = variables_of(loaded.spec, parameters, Problems())
+    return expanded_form(loaded.document.value, loaded.plan, files, env, variables)
+
+
+def source_of(store: Store, run: Run) -> str:
+    """As one would type it here; '' where there was none."""
+    try:
+        source = store.find_workflow(run.workflow_uuid).source
+    except JoblensError:
+        return ""
+    if not source:
+        return ""
+    here = os.path.relpath(source)
+    return source if here.startswith("..") else here
+
+
+def changed_source(store: Store, run: Run) -> str:
+    """The file, when it is there and no longer what the run was made from. `run`: whole, with its secrets."""
+    source = source_of(store, run)
+    if not source:
+        return ""
+    try:
+        with open(source, encoding="utf-8-sig", newline="") as file:
+            return "" if file.read() == run.spec_text else source
+    except (OSError, UnicodeDecodeError):
+        return ""

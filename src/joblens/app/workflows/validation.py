@@ -1,0 +1,127 @@
+"""Validation notes on a workflow that can be loaded: its size, its scripts, and possible surprises."""
+
+import os
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.app.wiring.machine import machine_offer
+from joblens.app.workflows.loader import LoadedSpec
+from joblens.engine.schedule.capacity import RunCapacity
+from joblens.model.jobs.job import Requirements
+from joblens.model.runs.plan import Plan
+from joblens.model.runs.run import RunOptions
+from joblens.model.values.units import format_bytes
+from joblens.plan.workflows.graph import Graph
+
+_SCRIPT = re.compile(r"[\w.][\w./-]*")
+_ENDINGS = (".py", ".sh", ".bash", ".r", ".R", ".jl", ".pl", ".rb", ".js", ".m")
+
+
+def misplaced_scripts(plan: Plan, spec_path: str, cwd: str) -> list[str]:
+    """A warning, when there are scripts that are not in `cwd` and lie beside the file."""
+    folder = os.path.dirname(os.path.abspath(spec_path))
+    if os.path.realpath(folder) == os.path.realpath(cwd):
+        return []
+    seen: set[str] = set()
+    for job in plan.jobs:
+        for word in _scripts(job.command):
+            if word in seen:
+                continue
+            seen.add(word)
+            if not os.path.exists(os.path.join(cwd, word)) and os.path.exists(os.path.join(folder, word)):
+                where = f"{word}, which is not in this directory but beside the file"
+                go = f"commands run where joblens is started: cd {os.path.relpath(folder, cwd)} first"
+                return [f"job '{job.name}' names {where}; {go}"]
+    return []
+
+
+def _scripts(command: str) -> list[str]:
+    """A program or script named by a relative path."""
+    words = command.split()
+    found = [word for word in words if word.endswith(_ENDINGS) and _SCRIPT.fullmatch(word)]
+    if words and "/" in words[0] and _SCRIPT.fullmatch(words[0]):
+        found.append(words[0])
+    return found
+
+
+_MOST_NAMED = 3
+
+
+class SpecCheck(Struct, frozen=True, kw_only=True):
+    """`largest`: the most that any one job needs of each, from what was written."""
+
+    jobs: int
+    stages: int
+    largest: Requirements
+    warnings: tuple[str, ...] = ()
+
+
+def check_spec(loaded: LoadedSpec, offer: RunCapacity | None = None, engine: str = "local") -> SpecCheck:
+    """`offer`: what a run of it would have; None: what this machine offers. `engine`: of that run."""
+    plan = loaded.plan
+    return SpecCheck(
+        jobs=len(plan.jobs),
+        stages=len(Graph(plan).stages()),
+        largest=_largest(plan),
+        warnings=(
+            *_without_requirements(plan),
+            *_too_large(plan, offer or machine_offer(RunOptions())),
+            *loaded.warnings_for(engine),
+            *misplaced_scripts(plan, loaded.path, os.getcwd()),
+            *_missing_inputs(plan),
+        ),
+    )
+
+
+def _largest(plan: Plan) -> Requirements:
+    shapes = {id(job.requirements): job.requirements for job in plan.jobs}.values()
+
+    def most(numbers: list[Any]) -> Any:
+        return max((number for number in numbers if number is not None), default=None)
+
+    return Requirements(
+        cpus=most([each.cpus for each in shapes]),
+        memory_bytes=most([each.memory_bytes for each in shapes]),
+        gpus=most([each.gpus for each in shapes]),
+        timeout_s=most([each.timeout_s for each in shapes]),
+    )
+
+
+def _named(names: list[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:_MOST_NAMED])
+    return f"{shown} and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else shown
+
+
+def _without_requirements(plan: Plan) -> list[str]:
+    names = [job.name for job in plan.jobs if job.requirements == Requirements()]
+    if not names:
+        return []
+    return [f"no resource_requirements: {_named(names)}; packed as 1 CPU and 1 MiB, never limited"]
+
+
+def _too_large(plan: Plan, offer: RunCapacity) -> list[str]:
+    """By what a run would offer, so that `run` refuses just what is warned of here."""
+    warnings = []
+    names = [job.name for job in plan.jobs if (job.requirements.cpus or 0) > offer.cpus]
+    if names:
+        warnings.append(f"more CPUs than the {offer.cpus:g} offered on this machine: {_named(names)}")
+    names = [job.name for job in plan.jobs if (job.requirements.memory_bytes or 0) > offer.memory_bytes]
+    if names:
+        memory = format_bytes(offer.memory_bytes)
+        warnings.append(f"more memory than the {memory} offered on this machine: {_named(names)}")
+    return warnings
+
+
+def _missing_inputs(plan: Plan) -> list[str]:
+    read = {place for job in plan.jobs for place in job.input_files if plan.files[place].producer < 0}
+    missing = [plan.files[place].path for place in sorted(read) if not os.path.exists(plan.files[place].path)]
+    lines = [f"no job makes these input files, and they are not there: {_named(missing)}"] if missing else []
+    unmade = {
+        place for job in plan.jobs for place in job.input_datasets if not plan.datasets[place].producers
+    }
+    absent = [path for place in sorted(unmade) if not os.path.exists(path := plan.datasets[place].path)]
+    if absent:
+        lines.append(f"no job makes these datasets, and they are not there: {_named(absent)}")
+    return lines

@@ -1,0 +1,291 @@
+"""Job request from typed options: the command, its amounts, and who runs it (machine, queue or cluster)."""
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from joblens.app.jobs.preparation import parse_early_signal, parse_env, parse_notify, parse_params
+from joblens.app.jobs.requests import Request, UnusableValue, check_request, memory_of, seconds_of
+from joblens.cli.options.table import ENGINE_OPTIONS, RUN_OPTIONS, SLURM_OPTIONS, OptionRow
+from joblens.model.errors import InputError
+from joblens.model.jobs.job import Accounting, ContainerJob, Granularity, Requirements
+
+if TYPE_CHECKING:
+    from joblens.model.runs.run import RunOptions, SlurmChoice
+
+
+LOCAL, CELERY, RAY, SLURM = "local", "celery", "ray", "slurm"
+CLUSTERS = (RAY, SLURM)
+_SLURM_TEXTS = ("partition", "account", "qos", "constraint")
+_OF_QUEUES = ("queue", "broker", "retry_lost")
+_SLURM_FIELDS = tuple(row.name for row in SLURM_OPTIONS)
+
+
+class OptionNeed(Struct, frozen=True):
+    """Without it the option has no effect."""
+
+    engine: str
+    allocations: bool = False  # jobs that share allocations: not with --packing jobs
+
+
+# What each option needs. Whether jobs of the file can use it is known with their plan (slurm_orders).
+OPTION_NEEDS = {
+    "address": OptionNeed(RAY),
+    "queue": OptionNeed(CELERY),
+    "broker": OptionNeed(CELERY),
+    "packing": OptionNeed(SLURM),
+    "partition": OptionNeed(SLURM),
+    "account": OptionNeed(SLURM),
+    "qos": OptionNeed(SLURM),
+    "constraint": OptionNeed(SLURM),
+    "nodes": OptionNeed(SLURM, allocations=True),
+    "allocations": OptionNeed(SLURM, allocations=True),
+    "walltime": OptionNeed(SLURM),
+    "sbatch": OptionNeed(SLURM),
+}
+
+
+def check_engine_options(engine: str, given: dict[str, Any]) -> None:
+    """Raises InputError for options that have no effect with that engine, or with the chosen packing."""
+    for name in _SLURM_TEXTS:
+        text = given.get(name)
+        if text is not None and not (text.strip() and text.isprintable()):
+            raise InputError(f"--{name} is empty" if not text.strip() else f"--{name}: not in one line")
+    if given.get("retry_lost") is not None and engine == LOCAL:
+        raise InputError(
+            "--retry-lost has no effect with --engine local: there are no workers to lose",
+            hint="add --engine celery, ray or slurm, or leave out --retry-lost",
+        )
+    for name, need in OPTION_NEEDS.items():
+        if given.get(name) in (None, (), ""):
+            continue
+        if need.engine != engine:
+            raise InputError(
+                f"--{name} has no effect with --engine {engine}: it needs --engine {need.engine}",
+                hint=f"add --engine {need.engine}, or leave out --{name}",
+            )
+        if need.allocations and given.get("packing") == "jobs":
+            raise InputError(
+                f"--{name} has no effect with --packing jobs, which gives each job an sbatch of its own",
+                hint=f"choose --packing allocations, or leave out --{name}",
+            )
+
+
+def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":
+    """Raises InputError for what Slurm could not read."""
+    from joblens.model.runs.run import SlurmChoice
+
+    return SlurmChoice(
+        packing=given["packing"] or "",
+        partition=given["partition"] or "",
+        account=given["account"] or "",
+        qos=given["qos"] or "",
+        constraint=given["constraint"] or "",
+        nodes=given["nodes"],
+        allocations=given["allocations"],
+        time_s=_walltime_s(given["walltime"]),
+        options=_sbatch_options(given["sbatch"]),
+    )
+
+
+def _walltime_s(text: str | None) -> float | None:
+    """As sbatch takes it (30, 2:00:00, 1-12:00:00) or as joblens does (90m, 2h)."""
+    if text is None:
+        return None
+    from joblens.app.jobs.requests import seconds_of
+    from joblens.plan.workflows.slurm import parse_walltime
+
+    is_written_as_ours = text[-1:].isalpha() and not text.isalpha()
+    seconds = seconds_of("--walltime", text) if is_written_as_ours else parse_walltime(text)
+    if seconds is not None and not seconds > 0:
+        raise InputError(f"--walltime {text}: must be more than 0")
+    return seconds
+
+
+def _sbatch_options(words: tuple[str, ...]) -> tuple[str, ...]:
+    for word in words:
+        if not word.startswith("-") or "\n" in word or "\0" in word:
+            raise InputError(
+                f"--sbatch {word}: that is no option of sbatch",
+                hint="as sbatch takes it: --sbatch=--mail-type=FAIL",
+            )
+    return words
+
+
+def engine_options(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of RunOptions that these options set. Raises InputError."""
+    engine = given.get("engine") or LOCAL
+    check_engine_options(engine, given)
+    return {
+        "engine": engine,
+        "address": given.get("address") or "",
+        "slurm": slurm_choice({name: given.get(name) or _nothing(name) for name in _SLURM_FIELDS}),
+        **_queue_choice(given),
+    }
+
+
+def _queue_choice(given: dict[str, Any]) -> dict[str, str]:
+    from joblens.runners.celery.broker_url import recorded_broker
+
+    broker = given.get("broker")
+    return {
+        "queue": given.get("queue") or "",
+        "broker": recorded_broker(broker) if broker is not None else "",
+        "retry_lost": given.get("retry_lost") or "",
+    }
+
+
+def _nothing(name: str) -> Any:
+    return () if name == "sbatch" else None
+
+
+def changed_engine(options: "RunOptions", given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of RunOptions that these options change. Each option replaces its own value; another engine
+    starts without the options of the one before. Raises InputError."""
+    engine = given.get("engine") or options.engine
+    if engine != options.engine:
+        return engine_options({**given, "engine": engine})
+    check_engine_options(engine, given)
+    changes: dict[str, Any] = {name: value for name, value in _queue_choice(given).items() if value}
+    if given.get("address"):
+        changes["address"] = given["address"]
+    if any(given.get(name) for name in _SLURM_FIELDS):
+        changes["slurm"] = _changed_slurm(options.slurm, given)
+    return changes
+
+
+def _changed_slurm(choice: "SlurmChoice", given: dict[str, Any]) -> "SlurmChoice":
+    from msgspec.structs import asdict, replace
+
+    from joblens.model.runs.run import SlurmChoice
+
+    said = slurm_choice({name: given.get(name) or _nothing(name) for name in _SLURM_FIELDS})
+    nothing = asdict(SlurmChoice())
+    changes = {name: value for name, value in asdict(said).items() if value != nothing[name]}
+    if said.packing == "jobs":  # no allocations any more
+        changes = {"nodes": None, "allocations": None, **changes}
+    elif (said.nodes or said.allocations) and choice.packing == "jobs":
+        changes = {"packing": "", **changes}
+    return replace(choice, **changes)
+
+
+def rows_without_file(rows: tuple[OptionRow, ...]) -> tuple[OptionRow, ...]:
+    """For commands that name a run that is known already."""
+    from msgspec.structs import replace
+
+    return tuple(replace(row, help=_as_sentence(row.help.removeprefix("FILE: "))) for row in rows)
+
+
+def _as_sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+QUEUE_OPTIONS_OF_RUNS = rows_without_file(tuple(row for row in RUN_OPTIONS if row.name in _OF_QUEUES))
+ENGINE_OPTIONS_OF_RUNS = rows_without_file((*ENGINE_OPTIONS, *SLURM_OPTIONS))
+
+
+def request_from(given: dict[str, Any], *, background: bool) -> Request:
+    """Raises InputError for what cannot be read or used."""
+    request = _request(given, background=background)
+    try:
+        check_request(request)
+    except UnusableValue as error:
+        value = given[error.name]
+        typed = value if isinstance(value, str) else f"{value:g}"
+        raise InputError(f"--{error.name} {typed}: {error.reason}", hint=error.hint) from error
+    return request
+
+
+def _gpus(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise InputError(f"--gpus {text}: expected a number")
+    from joblens.app.wiring.machine import gpu_count
+
+    return gpu_count(text)
+
+
+def _request(given: dict[str, Any], *, background: bool) -> Request:
+    return Request(
+        argv=given["command_line"],
+        shell=given["shell"],
+        name=given["name"],
+        tool=given["tool"],
+        script=given["script"],
+        external_id=given["external_id"],
+        params=parse_params(given["params"]),
+        tags=given["tags"],
+        env=parse_env(given["env"]),
+        cwd=given["cwd"],
+        requirements=Requirements(
+            cpus=given["cpus"],
+            memory_bytes=memory_of("--memory", given["memory"]),
+            gpus=_gpus(given["gpus"]),
+            pids=given["pids"],
+            timeout_s=seconds_of("--timeout", given["timeout"]),
+        ),
+        enforce=False if given["no_enforce"] else None,
+        accounting=Accounting(given["accounting"]) if given["accounting"] else None,
+        monitor=False if given["no_monitor"] else None,
+        probes=given["probes"],
+        cpu_list=given["cpu_list"],
+        granularity=Granularity(given["granularity"]),
+        interval_s=seconds_of("--interval", given["interval"]),
+        grace_s=seconds_of("--grace", given["grace"]),
+        early_signal=parse_early_signal(given["early_signal"]) if given["early_signal"] else None,
+        output_dir=given["output_dir"] or "",
+        notify=parse_notify(given["notify"]),
+        background=background,
+        inputs=given["inputs"],
+        outputs=given["outputs"],
+        rerun_of=given.get("rerun_of", ""),
+        container=container_from(given),
+    )
+
+
+_CONTAINER_OPTIONS = {  # option -> field of ContainerJob
+    "container_engine": "engine",
+    "container_socket": "socket",
+    "container_name": "name",
+    "volumes": "volumes",
+    "devices": "devices",
+    "container_network": "network",
+    "container_user": "user",
+    "container_workdir": "workdir",
+    "entrypoint": "entrypoint",
+    "pull": "pull",
+}
+
+
+def container_from(given: dict[str, Any]) -> ContainerJob | None:
+    wanted = {field: given[name] for name, field in _CONTAINER_OPTIONS.items() if given[name]}
+    if given["container"] is None:
+        if wanted:
+            name = next(name for name in _CONTAINER_OPTIONS if given[name])
+            flag = {"volumes": "volume", "devices": "device"}.get(name, name).replace("_", "-")
+            raise InputError(f"--{flag} goes with --container IMAGE only")
+        return None
+    return ContainerJob(image=given["container"], **wanted)
+
+
+def options_of_container(container: ContainerJob | None) -> dict[str, Any]:
+    """The options that ask for it, by their names."""
+    if container is None:
+        return {}
+    fields = {name: getattr(container, field) for name, field in _CONTAINER_OPTIONS.items()}
+    return {"container": container.image, **fields}
+
+
+def refuse_spec_options(given: dict[str, Any]) -> None:
+    """Raises InputError for options that only a workflow file takes. Options of engines and --label are for
+    commands too."""
+    from joblens.cli.options.table import ENGINE_OPTIONS, SLURM_OPTIONS, SPEC_OPTIONS
+
+    also_of_commands = {"label", *(row.name for row in (*ENGINE_OPTIONS, *SLURM_OPTIONS))}
+    for row in SPEC_OPTIONS:
+        value = given[row.name]
+        if row.name not in also_of_commands and value and value != row.default:
+            raise InputError(
+                f"{row.flags[-1]} goes with a workflow file only", hint="joblens run FILE.yaml [OPTIONS]"
+            )

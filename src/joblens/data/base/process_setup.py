@@ -1,0 +1,53 @@
+"""Process set-up for recipe workers: cheap import of numpy and Arrow, and malloc settings."""
+
+import contextlib
+import ctypes
+import functools
+import gc
+import os
+from collections.abc import Iterator
+
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+
+
+def import_arrow() -> None:
+    with quickly():
+        import pyarrow.compute  # noqa: F401 - numpy comes with it
+
+
+@contextlib.contextmanager
+def quickly() -> Iterator[None]:
+    """While numpy is imported. Workers go side by side already: threads for linear algebra would only take
+    their CPUs from them, and begin with waiting busily for work. What the environment says counts, and
+    programs that are started later find it as it was. Imports make no garbage worth looking for."""
+    is_ours = _BLAS_THREADS not in os.environ
+    was_on = gc.isenabled()
+    gc.disable()
+    if is_ours:
+        os.environ[_BLAS_THREADS] = "1"
+    try:
+        yield
+    finally:
+        if is_ours:
+            del os.environ[_BLAS_THREADS]
+        if was_on:
+            gc.enable()
+
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_LARGE_BYTES = 4 << 20
+_KEPT_BYTES = 8 << 20
+
+
+@functools.cache
+def return_large_blocks() -> bool:
+    """Columns go back to the system when they are freed, and small things stay at hand. Left to itself glibc
+    takes the first column that is freed as a sign to keep all later ones. False: another C library."""
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    return bool(set_option(_M_MMAP_THRESHOLD, _LARGE_BYTES)) and bool(
+        set_option(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    )

@@ -1,0 +1,243 @@
+"""Repetition filters: repeated sequences of characters or words."""
+
+import itertools
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from msgspec import Struct
+
+from joblens.data.base.operator import Filter
+from joblens.data.rows.ranges import refuse_tokenization, within
+from joblens.data.texts.pattern_replacement import with_rows
+from joblens.data.texts.text_view import CharacterClasses, Text, count_rows, text_of
+from joblens.data.texts.words import word_spans
+
+# Odd numbers without a pattern: sequences are told apart by sums of products with them, modulo 2^64.
+_ODD = 0x9E3779B97F4A7C15
+_LONG_WORD = 256  # bytes, from which words are hashed one by one
+
+
+class Repeats(Struct, frozen=True, eq=False):
+    """Of the sequences that occur more than once: the row, and how often. `totals` are all sequences of each
+    row, `distinct` those that differ."""
+
+    rows: Any
+    times: Any
+    totals: Any
+    distinct: Any
+
+
+def find_repeats(keys: Any, counts: Any) -> Repeats:
+    """`keys`: the sequences of all rows behind one another, as many of each as `counts` says. They are
+    sorted in place: small rows fit the cache, and no key has to spare bits for the row it belongs to."""
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    ends = offsets.tolist()
+    for start, end in itertools.pairwise(ends):
+        if end - start > 1:
+            keys[start:end].sort()
+    is_same = np.zeros(len(keys) + 1, bool)
+    if len(keys) > 1:
+        is_same[1:-1] = keys[1:] == keys[:-1]
+    is_same[offsets] = False  # the first of a row follows nothing
+    same = np.flatnonzero(is_same)
+    begins = np.flatnonzero(np.diff(same, prepend=-1) != 1)
+    times = np.diff(begins, append=len(same)) + 1
+    rows = np.searchsorted(offsets, same[begins], side="right") - 1
+    more = np.bincount(rows, weights=times - 1, minlength=len(counts)).astype(np.int64)
+    return Repeats(rows, times, counts, counts - more)
+
+
+def parts_of(keys: Any, starts: Any, counts: Any) -> Any:
+    """So many keys from each start on, behind one another, without those that reach into the next row."""
+    pairs = zip(starts.tolist(), counts.tolist(), strict=True)
+    return np.concatenate([keys[:0], *(keys[start : start + count] for start, count in pairs)])
+
+
+def sequence_keys(values: Any, length: int) -> Any:
+    """A number for each `length` neighbours of an array of bytes or of uint32, which must be padded with 8
+    bytes: equal for equal ones, and different for others but for a chance of about 2^-64."""
+    width = values.itemsize
+    size = length * width
+    count = len(values) - length + 1 - 8 // width
+    if count <= 0:
+        return np.zeros(0, np.uint64)
+    if size <= 8:
+        mask = np.uint64(2 ** (8 * size) - 1)
+        return _eight_bytes(values, 0, count) & mask
+    keys = np.zeros(count, np.uint64)
+    for number, offset in enumerate([*range(0, size - 8, 8), size - 8]):
+        keys += _eight_bytes(values, offset, count) * _multiplier(number)
+    return keys
+
+
+def word_sequence_keys(words: Any, length: int) -> Any:
+    """The same for hashes of words."""
+    count = len(words) - length + 1
+    if count <= 0:
+        return np.zeros(0, np.uint64)
+    keys = words[:count].copy()
+    for step in range(1, length):
+        keys *= np.uint64(_ODD)
+        keys += words[step : step + count]
+    return keys
+
+
+class Words(Struct, frozen=True, eq=False):
+    hashes: Any
+    counts: Any  # of each row
+
+
+def hashed_words(text: Text) -> Words:
+    """Lower-case words of each row without special characters at their ends."""
+    text = _lowered(text)
+    starts, ends = word_spans(text)
+    padded = np.concatenate((np.frombuffer(text.data.tobytes().lower(), np.uint8), np.zeros(8, np.uint8)))
+    eight = _eight_bytes(padded, 0, text.size)
+    lengths = ends - starts
+    hashes = lengths.astype(np.uint64) * _multiplier(0)
+    left, places, index = lengths, starts, None
+    masks = np.array([2 ** (8 * size) - 1 for size in range(9)], np.uint64)
+    for number in range(1, _LONG_WORD // 8 + 1):
+        part = (eight[places] & masks[np.minimum(left, 8)]) * _multiplier(number)
+        if index is None:
+            hashes += part
+        else:
+            hashes[index] += part
+        chosen = np.flatnonzero(left > 8)
+        if not len(chosen):
+            break
+        index = chosen if index is None else index[chosen]
+        left, places = left[chosen] - 8, places[chosen] + 8
+    for word in np.flatnonzero(lengths > _LONG_WORD).tolist():
+        hashes[word] = hash(padded[starts[word] : ends[word]].tobytes()) & (2**64 - 1)
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= np.uint64(_ODD)
+    hashes ^= hashes >> np.uint64(32)
+    bounds = np.searchsorted(starts, text.offsets)
+    return Words(hashes, np.diff(bounds))
+
+
+_CHANGED_BY_LOWER = 1
+_cases = CharacterClasses(lambda character: int(not character.isascii() and character.lower() != character))
+
+
+def _lowered(text: Text) -> Text:
+    """Only what is not ASCII: that is done to all rows at once."""
+    if text.is_ascii:
+        return text
+    rows = np.flatnonzero(count_rows(_cases.bits(text, _CHANGED_BY_LOWER), text.offsets))
+    return Text(with_rows(text, {row: text.row(row).lower() for row in rows.tolist()}))
+
+
+def _eight_bytes(values: Any, offset: int, count: int) -> Any:
+    """From each value on, as one number."""
+    return np.ndarray((count,), "<u8", values, offset, (values.itemsize,))
+
+
+def _multiplier(number: int) -> Any:
+    mixed = (number + 1) * _ODD & (2**64 - 1)
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 & (2**64 - 1)
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB & (2**64 - 1)
+    return np.uint64((mixed ^ (mixed >> 31)) | 1)
+
+
+_GROUP = 1 << 17  # bytes of rows that are looked at together: their keys stay in the processor's cache
+
+
+class CharacterRepetitionFilter(Filter):
+    """Keeps texts by how much of them the most frequent sequences of `rep_len` characters make up, of those
+    that occur more than once, and at most as many as the square root of all different ones."""
+
+    name = "character_repetition_filter"
+
+    def __init__(
+        self,
+        *,
+        rep_len: Annotated[int, msgspec.Meta(ge=1)] = 10,
+        min_ratio: float = 0.0,
+        max_ratio: float = 0.5,
+    ) -> None:
+        self.rep_len = rep_len
+        self.min_ratio = min_ratio
+        self.max_ratio = max_ratio
+
+    def stats(self, batch: Any) -> dict[str, Any]:
+        text = text_of(batch, self.text_key)
+        ratios = [self._ratios(text, first, end) for first, end in text.groups(_GROUP)]
+        return {"char_rep_ratio": pa.array(np.concatenate([np.zeros(0), *ratios]), pa.float64())}
+
+    def keep(self, stats: dict[str, Any]) -> Any:
+        return within(self, stats["char_rep_ratio"], self.min_ratio, self.max_ratio)
+
+    def _ratios(self, text: Text, first: int, end: int) -> Any:
+        content = text.data[text.offsets[first] : text.offsets[end]].tobytes()
+        lengths = text.lengths[first:end]
+        if content.isascii():
+            values = np.frombuffer(content + bytes(8), np.uint8)
+        else:
+            values = np.frombuffer(content.decode().encode("utf-32-le") + bytes(8), "<u4")
+        keys = sequence_keys(values, self.rep_len)
+        counts = np.maximum(lengths - self.rep_len + 1, 0)
+        keys = parts_of(keys, np.cumsum(lengths) - lengths, counts)
+        return _share_of_most_frequent(find_repeats(keys, counts))
+
+
+def _share_of_most_frequent(found: Repeats) -> Any:
+    row_count = len(found.totals)
+    several = np.bincount(found.rows, minlength=row_count)
+    counted = np.minimum(np.sqrt(found.distinct).astype(np.int64), several)
+    order = np.lexsort((-found.times, found.rows))
+    first = np.cumsum(several) - several
+    rank = np.arange(len(order)) - first[found.rows]
+    chosen = order[rank < counted[found.rows]]
+    sums = np.bincount(found.rows[chosen], weights=found.times[chosen], minlength=row_count)
+    return sums / np.maximum(found.totals, 1)
+
+
+_WORD_REPETITION_FILTER_GROUP = 1 << 20  # bytes of rows that are looked at together
+
+
+class WordRepetitionFilter(Filter):
+    """Keeps texts by the share of sequences of `rep_len` words that occur more than once."""
+
+    name = "word_repetition_filter"
+
+    def __init__(
+        self,
+        *,
+        lang: str = "en",
+        tokenization: bool = False,
+        rep_len: Annotated[int, msgspec.Meta(ge=1)] = 10,
+        min_ratio: float = 0.0,
+        max_ratio: float = 0.5,
+    ) -> None:
+        self.lang = lang
+        self.tokenization = tokenization
+        self.rep_len = rep_len
+        self.min_ratio = min_ratio
+        self.max_ratio = max_ratio
+
+    def check(self) -> None:
+        refuse_tokenization(self.name, is_wanted=self.tokenization)
+
+    def stats(self, batch: Any) -> dict[str, Any]:
+        text = text_of(batch, self.text_key)
+        parts = [
+            text.array.slice(first, end - first) for first, end in text.groups(_WORD_REPETITION_FILTER_GROUP)
+        ]
+        ratios = [self._ratios(Text(part)) for part in parts]
+        return {"word_rep_ratio": pa.array(np.concatenate([np.zeros(0), *ratios]), pa.float64())}
+
+    def _ratios(self, text: Text) -> Any:
+        words = hashed_words(text)
+        counts = np.maximum(words.counts - self.rep_len + 1, 0)
+        starts = np.cumsum(words.counts) - words.counts
+        keys = parts_of(word_sequence_keys(words.hashes, self.rep_len), starts, counts)
+        found = find_repeats(keys, counts)
+        return np.bincount(found.rows, weights=found.times, minlength=len(counts)) / np.maximum(counts, 1)
+
+    def keep(self, stats: dict[str, Any]) -> Any:
+        return within(self, stats["word_rep_ratio"], self.min_ratio, self.max_ratio)

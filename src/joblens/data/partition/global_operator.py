@@ -1,0 +1,200 @@
+"""Global operator over all partitions: which rows stay."""
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import xxhash
+
+from joblens.data.base import manifests
+from joblens.data.base.messages import Decide, Emit, event
+from joblens.data.base.op_usage import Meter
+from joblens.data.base.operator import GlobalOperator, Signatures
+from joblens.data.partition import checkpoints, restoring
+from joblens.data.partition.checkpoints import KeptFile, MaskOfPart, MasksManifest, StageManifest
+from joblens.data.partition.report import completion
+from joblens.data.partition.worker_context import WorkerContext
+from joblens.files.atomic import whole_file
+from joblens.files.private import make_private_folder
+from joblens.model.errors import JoblensError
+from joblens.model.recipes.recipe import EventType, OperatorCall
+from joblens.plan.workflows.plan_document import shown_params
+
+
+def masks_if_done(workshop: WorkerContext, closing: int, ends: list[StageManifest]) -> MasksManifest | None:
+    """What was decided before, when it was about these very states of these partitions."""
+    path = workshop.folder.masks_manifest(closing)
+    manifest = manifests.read_manifest(path, MasksManifest)
+    if manifest is None:
+        return None
+    decided = [(part.partition_id, part.chain) for part in manifest.parts]
+    if decided != [(end.partition_id, end.chain) for end in ends]:
+        return None
+    is_whole = checkpoints.load_kept(workshop.folder.partitions, manifest.file) is not None
+    return manifest if is_whole else None
+
+
+def decide(workshop: WorkerContext, task: Decide, emit: Emit) -> dict[str, Any]:
+    stage = workshop.plan.stages[task.stage]
+    closing = stage.closing
+    assert closing is not None
+    ends = _ends(workshop, task)
+    done = masks_if_done(workshop, closing, ends)
+    if done is None:
+        done = _Decision(workshop, closing, ends, emit).take()
+    else:
+        _tell_reuse(workshop, done, emit)
+    result: dict[str, Any] = msgspec.to_builtins(done)
+    return result
+
+
+def _ends(workshop: WorkerContext, task: Decide) -> list[StageManifest]:
+    stage = workshop.plan.stages[task.stage]
+    found = [restoring.stage_end(workshop.folder, each, stage) for each in task.partition_ids]
+    whole = [end for end in found if end is not None]
+    if len(whole) != len(found):
+        raise JoblensError("a partition that had come to a global operator has lost its manifest")
+    return whole
+
+
+class _Decision:
+    def __init__(self, workshop: WorkerContext, closing: int, ends: list[StageManifest], emit: Emit) -> None:
+        self._shop = workshop
+        self._folder = workshop.folder
+        self._closing = closing
+        self._call = workshop.plan.recipe.process[closing]
+        self._ends = ends
+        self._emit = emit
+        self._meter = Meter()
+
+    def take(self) -> MasksManifest:
+        operator = self._shop.operator(self._closing)
+        assert isinstance(operator, GlobalOperator)
+        self._tell_start()
+        scratch = self._folder.scratch(self._closing)
+        shutil.rmtree(scratch, ignore_errors=True)
+        make_private_folder(scratch)
+        parts = [self._signatures(end) for end in self._ends]
+        masks = operator.decide(parts, budget_bytes=self._shop.plan.budget_bytes, scratch=scratch)
+        manifest = self._written(masks, operator.first_numbers(parts) or [None] * len(parts))
+        manifests.write_manifest(self._folder.masks_manifest(self._closing), manifest)
+        self._tell(manifest)
+        shutil.rmtree(scratch, ignore_errors=True)
+        return manifest
+
+    def _written(self, masks: Iterable[Any], numbers: Sequence[int | None]) -> MasksManifest:
+        path = self._folder.masks(self._closing)
+        found: list[MaskOfPart] = []
+        hasher, offset = xxhash.xxh3_128(), 0
+        with whole_file(path) as being_written, open(being_written, "wb") as file:
+            for end, mask, number in zip(self._ends, masks, numbers, strict=True):
+                bits = np.asarray(mask)
+                if len(bits) != end.rows:
+                    raise JoblensError(
+                        f"{self._call.name} decided about {len(bits):,} rows of partition "
+                        f"{end.partition_id}, which has {end.rows:,}"
+                    )
+                packed = np.packbits(bits).tobytes()
+                found.append(_mask_of(end, bits, offset, packed, number))
+                file.write(packed)
+                hasher.update(packed)
+                offset += len(packed)
+        kept = KeptFile(path=os.path.basename(path), size_bytes=offset, digest=hasher.hexdigest())
+        return MasksManifest(index=self._closing, file=kept, parts=tuple(found))
+
+    def _signatures(self, end: StageManifest) -> Signatures:
+        folder = self._folder.signatures_dir(self._closing)
+        buffer = checkpoints.load_kept(folder, end.signatures)
+        if buffer is None:
+            raise JoblensError(f"the signatures of partition {end.partition_id} are damaged")
+        return Signatures(end.partition_id, end.rows, checkpoints.batch_in(buffer))
+
+    def _tell_start(self) -> None:
+        rows, partitions = sum(end.rows for end in self._ends), len(self._ends)
+        about = _about(self._call)
+        node = self._shop.node_id(self._call, 0)
+        told = shown_params(self._call.params)
+        args = {**told, "dag_node_id": node}
+        meta = {"operation_idx": self._closing, "operation_args": told, "dag_node_id": node}
+        self._emit(event(EventType.REPARTITION_START, **about, input_rows=rows, total_partitions=partitions))
+        self._emit(event(EventType.OP_START, **about, input_rows=rows, op_args=args, metadata=meta))
+
+    def _tell(self, manifest: MasksManifest) -> None:
+        """With what the signatures of all partitions took."""
+        usage = _summed([end.usage for end in self._ends] + [self._meter.usage().as_metadata()])
+        rows_in, rows_out = sum(end.rows for end in self._ends), sum(part.kept for part in manifest.parts)
+        meta = completion(rows_in, rows_out, 0, usage)
+        meta |= {"operation_idx": self._closing, "dag_node_id": self._shop.node_id(self._call, 0)}
+        about = _about(self._call)
+        self._emit(
+            event(
+                EventType.OP_COMPLETE,
+                **about,
+                status="success",
+                duration=meta["duration_seconds"],
+                input_rows=rows_in,
+                output_rows=rows_out,
+                metadata=meta,
+            )
+        )
+        path = self._folder.masks(self._closing)
+        saved = {"checkpoint_path": path, "size_bytes": manifest.file.size_bytes, "rows": rows_out}
+        self._emit(event(EventType.CHECKPOINT_SAVE, **about, checkpoint_path=path, metadata=saved))
+        self._emit(
+            event(
+                EventType.REPARTITION_COMPLETE,
+                **about,
+                duration=round(self._meter.usage().wall_seconds, 6),
+                input_rows=rows_in,
+                output_rows=rows_out,
+                total_partitions=len(self._ends),
+            )
+        )
+
+
+def _tell_reuse(workshop: WorkerContext, done: MasksManifest, emit: Emit) -> None:
+    """It was through before: the event that said so may have been lost with the process."""
+    about = _about(workshop.plan.recipe.process[done.index])
+    path = workshop.folder.masks(done.index)
+    rows_in, rows_out = sum(part.rows for part in done.parts), sum(part.kept for part in done.parts)
+    meta = {"was_done_before": True, "input_rows": rows_in, "output_rows": rows_out}
+    emit(event(EventType.CHECKPOINT_LOAD, **about, checkpoint_path=path))
+    emit(
+        event(
+            EventType.OP_COMPLETE,
+            **about,
+            status="success",
+            input_rows=rows_in,
+            output_rows=rows_out,
+            metadata=meta,
+        )
+    )
+    emit(event(EventType.CHECKPOINT_SAVE, **about, checkpoint_path=path, metadata={"was_done_before": True}))
+
+
+def _about(call: OperatorCall) -> dict[str, Any]:
+    return {"operation_name": call.name, "operation_idx": call.index}
+
+
+def _mask_of(end: StageManifest, bits: Any, offset: int, packed: bytes, number: int | None) -> MaskOfPart:
+    return MaskOfPart(
+        partition_id=end.partition_id,
+        chain=end.chain,
+        rows=end.rows,
+        kept=int(np.count_nonzero(bits)),
+        offset=offset,
+        digest=manifests.digest_of(packed),
+        first_number=number,
+    )
+
+
+def _summed(usages: list[dict[str, Any]]) -> dict[str, Any]:
+    total: dict[str, Any] = {
+        name: round(sum(usage.get(name) or 0 for usage in usages), 6)
+        for name in ("wall_seconds", "cpu_seconds", "read_bytes", "written_bytes")
+    }
+    peaks = [usage["memory_peak_bytes"] for usage in usages if usage.get("memory_peak_bytes")]
+    return total | {"memory_peak_bytes": max(peaks) if peaks else None}

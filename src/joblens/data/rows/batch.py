@@ -1,0 +1,267 @@
+"""Batch of rows between two operators: fields added by functions, rows as dicts and back."""
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from msgspec import UNSET, Struct
+
+from joblens.data.base.operator import RowErrors
+
+# Rows that were read from JSON carry their line: fields that no operator asked for leave as they came, to
+# the byte.
+LINE = "__line__"
+STATS_PREFIX = "__stats__."  # columns of numbers that filters computed, when the recipe keeps them
+ADDED = "__added__"  # fields of rows of tables that are no columns
+OWN_COLUMNS = (LINE, ADDED, "__ids__", "__changed__")  # and those beside the rows in whole states
+
+
+class Rows(Struct, frozen=True, eq=False):
+    """Columns in one piece each (a RecordBatch), text as large_string. `ids` says which row of the
+    partition as it was read each one is; operators drop rows, and never reorder them."""
+
+    batch: Any  # pa.RecordBatch
+    ids: Any  # pa.UInt32Array
+
+    @property
+    def count(self) -> int:
+        return int(self.batch.num_rows)
+
+    def column(self, name: str) -> Any:
+        return self.batch.column(name)
+
+
+def rows_of(batch: Any) -> Rows:
+    """As they were read."""
+    return Rows(batch, pa.array(range(batch.num_rows), pa.uint32()))
+
+
+def with_column(batch: Any, name: str, values: Any) -> Any:
+    """The batch with that column instead of the one of that name, or behind the others."""
+    names = list(batch.schema.names)
+    arrays = list(batch.columns)
+    if name in names:
+        arrays[names.index(name)] = values
+    else:
+        names.append(name)
+        arrays.append(values)
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+Row = dict[str, Any]
+
+
+def plain_value(value: Any) -> Any:
+    """Numbers and arrays of numpy as Python's own; nothing else that is no JSON can be kept."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a value of the type {type(value).__name__} cannot be kept")
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
+_decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+def added_to(batch: Any) -> list[Row]:
+    """What each row has besides its columns."""
+    if ADDED not in batch.schema.names:
+        return [{} for _ in range(batch.num_rows)]
+    return [{} if packed is None else _decode(packed) for packed in batch.column(ADDED).to_pylist()]
+
+
+def whole_rows(batch: Any) -> list[Row]:
+    """All fields of each row."""
+    if ADDED not in batch.schema.names:
+        return list(batch.to_pylist())
+    rows: list[Row] = batch.drop_columns([ADDED]).to_pylist()
+    return [row | added for row, added in zip(rows, added_to(batch), strict=True)]
+
+
+def with_added(batch: Any, new: Mapping[int, Row]) -> tuple[Any, dict[int, str]]:
+    """The batch with all that the rows at these places have besides their columns, and why some of it cannot
+    be kept. The column is there afterwards whatever there was to add: pieces of a batch are to have the same
+    columns."""
+    values: list[bytes | None] = [None] * batch.num_rows
+    if ADDED in batch.schema.names:
+        if not new:
+            return batch, {}
+        values = batch.column(ADDED).to_pylist()
+    wrong: dict[int, str] = {}
+    for place, fields in new.items():
+        try:
+            values[place] = _encode(fields) if fields else None
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            wrong[place] = f"{type(error).__name__}: {error}"
+    return with_column(batch, ADDED, pa.array(values, pa.large_binary())), wrong
+
+
+_decode_row = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_row_changes_encode = msgspec.json.Encoder(enc_hook=plain_value).encode
+
+
+class Change(Struct, frozen=True, eq=False):
+    before: Row
+    after: Row
+
+    def fields(self) -> list[str]:
+        """Those that are new, gone or have another value."""
+        names = [*self.after, *(name for name in self.before if name not in self.after)]
+        return [name for name in names if self.has_changed(name)]
+
+    def has_changed(self, name: str) -> bool:
+        if (name in self.before) != (name in self.after):
+            return True
+        return not _is_same(self.before.get(name), self.after.get(name))
+
+
+def decoded_rows(batch: Any, fields: Sequence[str] | None) -> list[Row]:
+    """Those that were read from JSON have all their fields, with what operators before have made of them.
+    `fields` limits rows to those of them that they have."""
+    names = [name for name in column_fields(batch) if fields is None or name in fields]
+    if LINE not in batch.schema.names:
+        rows: list[Row] = batch.select(names).to_pylist()
+        for row, added in zip(rows, added_to(batch), strict=True):
+            row.update((name, value) for name, value in added.items() if fields is None or name in fields)
+        return rows
+    rows = _decoded_lines(batch.column(LINE).to_pylist(), fields)
+    for name in names:
+        for row, value in zip(rows, batch.column(name).to_pylist(), strict=True):
+            if value is not None or name in row:
+                row[name] = value
+    return rows
+
+
+def column_fields(batch: Any) -> list[str]:
+    """Fields that are columns."""
+    return [
+        name for name in batch.schema.names if name not in (LINE, ADDED) and not name.startswith(STATS_PREFIX)
+    ]
+
+
+def _decoded_lines(lines: list[bytes], fields: Sequence[str] | None) -> list[Row]:
+    if fields is None:
+        return [_decode_row(line) for line in lines]
+    # Only these are made into values, the others are read over.
+    wanted = [(f"_{n}", Any, msgspec.field(default=UNSET, name=name)) for n, name in enumerate(fields)]
+    decode = msgspec.json.Decoder(msgspec.defstruct("Wanted", wanted)).decode
+    found = (msgspec.structs.astuple(decode(line)) for line in lines)
+    return [
+        {name: value for name, value in zip(fields, values, strict=True) if value is not UNSET}
+        for values in found
+    ]
+
+
+def snapshot(row: Row, *, is_json: bool) -> Any:
+    """What it is now, whatever is done to it or inside of it later. Bytes of JSON where that says all: they
+    are made and compared faster than copies."""
+    if not is_json:
+        return copy.deepcopy(row)
+    try:
+        return _row_changes_encode(row)
+    except OverflowError:  # a whole number of more than 64 bits
+        return json.dumps(row, ensure_ascii=False).encode()
+
+
+def thawed(taken: Any) -> Row:
+    row: Row = _decode_row(taken) if isinstance(taken, bytes) else taken
+    return row
+
+
+def put_back(batch: Any, changes: Mapping[int, Change]) -> Any:
+    """The batch with those rows, by place, as they are after their change. Columns that no row changed are
+    handed on as they are. Raises RowErrors for values that their column cannot hold."""
+    touched: dict[str, None] = {}
+    for change in changes.values():
+        touched.update(dict.fromkeys(change.fields()))
+    columns = column_fields(batch)
+    changed = batch
+    for name in touched:
+        if name in columns:
+            changed = with_column(changed, name, _new_column(batch, name, changes))
+    if LINE not in batch.schema.names:
+        return _with_new_fields(changed, columns, changes)
+    # A column's values are put into its line at the export; other fields have only the line to be in.
+    if not all(name in columns for name in touched):
+        return with_column(changed, LINE, _new_lines(batch, changes))
+    return changed
+
+
+def _with_new_fields(batch: Any, columns: list[str], changes: Mapping[int, Change]) -> Any:
+    """Those of tables that are no columns."""
+    new: dict[int, Row] = {}
+    before = added_to(batch) if changes else []
+    for place, change in changes.items():
+        names = [name for name in change.fields() if name not in columns]
+        if names:
+            new[place] = {name: value for name, value in before[place].items() if name not in names}
+            new[place] |= {name: change.after[name] for name in names if name in change.after}
+    changed, wrong = with_added(batch, new)
+    if wrong:
+        raise RowErrors(wrong)
+    return changed
+
+
+def _new_column(batch: Any, name: str, changes: Mapping[int, Change]) -> Any:
+    wanted = batch.schema.field(name).type
+    values = batch.column(name).to_pylist()
+    for place, change in changes.items():
+        if change.has_changed(name):  # else the column has it already, perhaps not as JSON would say it
+            values[place] = change.after.get(name)
+    empty = [place for place in changes if values[place] is None and LINE in batch.schema.names]
+    if empty:  # operators behind this one count on its text
+        raise RowErrors(dict.fromkeys(empty, f"it has no '{name}' any more"))
+    try:
+        return pa.array(values, wanted)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise RowErrors(_unfit(name, wanted, values, changes)) from None
+
+
+def _unfit(name: str, wanted: Any, values: list[Any], changes: Mapping[int, Change]) -> dict[int, str]:
+    """Which of them the column cannot hold."""
+    found: dict[int, str] = {}
+    for place in changes:
+        try:
+            pa.array([values[place]], wanted)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            found[place] = f"'{name}' is {type(values[place]).__name__}, its column {wanted}: {error}"
+    return found or dict.fromkeys(changes, f"the values of '{name}' do not go into one column")
+
+
+def _new_lines(batch: Any, changes: Mapping[int, Change]) -> Any:
+    lines = batch.column(LINE)
+    values = lines.to_pylist()
+    for place, change in changes.items():
+        values[place] = _new_line(values[place], change)
+    return pa.array(values, lines.type)
+
+
+def _new_line(line: bytes, change: Change) -> bytes:
+    """What did not change stays as it was written, to the byte, and where it stood."""
+    fields = {name: bytes(value) for name, value in _decode_raw(line).items()}
+    for name in change.fields():
+        if name in change.after:
+            fields[name] = _encoded(change.after[name])
+        else:
+            fields.pop(name, None)
+    return b"{%s}\n" % b",".join(_row_changes_encode(name) + b":" + value for name, value in fields.items())
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return _row_changes_encode(value)
+    except OverflowError:
+        return json.dumps(value, ensure_ascii=False).encode()
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_same(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return bool(one == other) or (one != one and other != other)  # noqa: PLR0124 - not a number is itself

@@ -1,0 +1,169 @@
+"""Placement of jobs on a cluster: requests, allocations and their events, and previews for dry runs.
+
+A cluster (Ray, Slurm) only decides where and when. What runs there is a *hired* worker: it takes the job's
+ticket from the store like any other worker, and is known to the cluster as a command line.
+"""
+
+import enum
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from joblens.model.jobs.job import Placement, Requirements, Status
+from joblens.model.values.labels import queue_and_label
+
+CLUSTER_MARK = "@"  # before names of queues
+
+
+class PlacementRequest(Struct, frozen=True, kw_only=True):
+    """One job that has a ticket and is to be given a place."""
+
+    uuid: str
+    queue: str  # of its ticket
+    name: str
+    requirements: Requirements
+    spec_job: int = 0  # which entry of the workflow file it came from: jobs of a sweep have the same
+    scheduler: str = ""  # the spec's Slurm scheduler that it names
+    priority: int = 0
+
+
+class PlaceState(enum.StrEnum):
+    """Of something that was asked of a cluster."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"  # the hired worker came to its end
+    GONE = "gone"  # it was ended from outside, its machine is lost, or it could not be started
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    """One thing that was asked of a cluster, for these jobs or (an allocation) for a whole queue."""
+
+    placement: Placement
+    uuids: tuple[str, ...] = ()
+    queue: str = ""
+
+
+class PlaceEnding(Struct, frozen=True, kw_only=True):
+    """Why a cluster ended an allocation together with its jobs: they end like this and do not run again."""
+
+    status: Status  # cancelled or timeout
+    reason: str  # of the outcome
+    text: str  # for people: 'cancelled in Slurm by alice'
+
+
+class AllocationEvent(Struct, frozen=True, kw_only=True):
+    """What the cluster says of one of them."""
+
+    job_id: str
+    state: PlaceState
+    word: str = ""  # its own: PENDING, NODE_FAIL
+    reason: str = ""  # Resources, Priority, QOSMaxJobsPerUserLimit
+    uuids: tuple[str, ...] = ()
+    is_by_others: bool = False  # it ended, and neither its jobs nor how they were asked for are at fault
+    ending: PlaceEnding | None = None  # of its jobs; None: they run again elsewhere
+
+
+class NodeCapacity(Struct, frozen=True, kw_only=True):
+    """What a worker has left; None: not counted."""
+
+    places: int | None = None
+    memory_bytes: int | None = None
+    gpus: int | None = None
+    time_s: float | None = None  # until it has to end
+    usual_s: float | None = None  # how long jobs that do not say it themselves took so far
+
+
+class WorkerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a hired worker is told, in a private file: the store's URL may have a password in it."""
+
+    store: str
+    config: str = ""
+    run_uuid: str = ""
+    queues: tuple[str, ...] = ()  # it looks for work in
+    tickets: tuple[str, ...] = ()  # or only these; of an array: the one at its own index
+    is_array: bool = False
+    names: tuple[str, ...] = ()  # of the elements of an array, as the cluster is to show them
+    concurrency: int | None = None  # None: what it finds it was given
+    memory_bytes: int | None = None
+    most_jobs: int | None = None  # at a time
+    idle_s: float = 0.0  # for how long it stays without work; 0: it leaves when its tickets have ended
+    reserve_s: float = 60.0  # before its time is up it lets its jobs end
+    placement: Placement | None = None
+    walltime_s: float | None = None  # of its allocation
+    env: dict[str, str] = field(default_factory=dict)
+    listen: str = (
+        ""  # a socket at which it is told of tickets one by one (ports.hiring.NodeListener), until it is idle
+    )
+    user: str = ""  # whose jobs it runs; '': those of whoever it runs as
+    boot_id: str = ""  # of the machine with the store's file, which others must not open; '': any may
+    # Folders that cannot be seen from its machine, and what is used there instead.
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    gpus: tuple[str, ...] | None = None  # devices it may give to jobs; None: what it finds it was given
+
+
+def queue_of_run(engine: str, run_uuid: str, scheduler: str = "") -> str:
+    """Of tickets that only workers hired for the run may take. No queue that people name begins like that."""
+    return f"{CLUSTER_MARK}{engine}.{run_uuid}{'.' if scheduler else ''}{scheduler}"
+
+
+def is_of_cluster(queue: str) -> bool:
+    return queue.startswith(CLUSTER_MARK)
+
+
+def is_for_any_worker(route: str) -> bool:
+    """Neither for workers that a cluster starts nor for workers with a label."""
+    return not is_of_cluster(route) and not queue_and_label(route)[1]
+
+
+JOB, ARRAY, ALLOCATION, TASK, WORKER, QUEUE = "job", "array", "allocation", "task", "worker", "queue"
+
+
+class Capacity(Struct, frozen=True, kw_only=True):
+    """Of one node, worker or machine, or of each of `count` alike. None: unknown or not limited."""
+
+    name: str  # of the partition, node or worker
+    count: int = 1
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    gpus: float = 0
+    time_limit_s: float | None = None
+    queues: tuple[str, ...] = ()  # that a worker serves
+    resources: dict[str, float] = {}  # named by the cluster itself
+    is_default: bool = False
+
+
+class PlannedRequest(Struct, frozen=True, kw_only=True):
+    """`count` equal requests to the cluster: one sbatch, one Ray task or placement group each."""
+
+    stage: int  # 1, 2, … in which the run makes it
+    kind: str
+    name: str
+    count: int = 1
+    jobs: tuple[int, ...] = ()  # indexes in the plan; of an allocation, those that share it
+    action: int | None = None  # index of the workflow's action that asks for it; None: its jobs are ready
+    nodes: int = 1
+    cpus: float | None = None  # of each node
+    memory_bytes: int | None = None
+    gpus: int = 0
+    resources: dict[str, float] = {}  # named by the cluster itself, of each node
+    walltime_s: float | None = None
+    partition: str = ""
+    at_once: int | None = None  # jobs that can run at a time; None: the cluster decides
+    argv: tuple[str, ...] = ()  # of sbatch
+    script: str = ""  # that sbatch reads from its standard input
+
+
+class PreviewStep(Struct, frozen=True):
+    """A stage of the plan: its actions fire, then its jobs are ready. Each uuid is the job's index."""
+
+    stage: int
+    actions: tuple[int, ...]  # that schedule nodes
+    parcels: Sequence[PlacementRequest]
+
+
+class ClusterPreview(Struct, frozen=True, kw_only=True):
+    engine: str
+    where: str  # one line about the cluster
+    capacity: tuple[Capacity, ...] = ()
+    requests: tuple[PlannedRequest, ...] = ()

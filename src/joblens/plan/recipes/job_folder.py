@@ -1,0 +1,93 @@
+"""Job folder of a recipe: its paths, and the disk space it may take."""
+
+import shlex
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.model.recipes.recipe import Recipe, RecipePlan
+
+JOB_ID = "{job_id}"
+
+
+def job_dir_in(work_dir: str, job_id: str) -> str:
+    """The job's own folder: it ends with the id, whether that was written or not."""
+    if JOB_ID in work_dir:
+        return work_dir.replace(JOB_ID, job_id)
+    return f"{work_dir.rstrip('/')}/{job_id}"
+
+
+def base_dir_of(work_dir: str) -> str:
+    """Where the folders of all jobs of the recipe are."""
+    return work_dir.rpartition(f"/{JOB_ID}")[0] or "/" if JOB_ID in work_dir else work_dir
+
+
+def with_job(recipe: Recipe, job_id: str) -> Recipe:
+    """With every place that was left for the id filled in. `work_dir` stays where the jobs' folders are."""
+    return replace(
+        recipe,
+        job_id=job_id,
+        work_dir=base_dir_of(recipe.work_dir),
+        export_path=recipe.export_path.replace(JOB_ID, job_id),
+        checkpoint_dir=recipe.checkpoint_dir.replace(JOB_ID, job_id),
+        event_log_dir=recipe.event_log_dir.replace(JOB_ID, job_id),
+    )
+
+
+def resumption_command(plan: RecipePlan) -> str:
+    """Works from anywhere: the job's folder knows the recipe and all that was said beside it."""
+    return shlex.join(("joblens", "process", "--resume", plan.job_dir))
+
+
+_STATE = 2  # a whole state has every row as it was read, and the text beside it
+
+
+class DiskNeed(Struct, frozen=True):
+    most_bytes: int
+    reason: str
+    is_packed: bool = False  # some files are smaller than their rows: it may be several times as much
+    export_bytes: int = 0  # the part of it that goes to the export's own folder in the end
+    checkpoint_bytes: int = 0  # the part in the folder of checkpoints
+
+
+def disk_need(plan: RecipePlan, kinds: Sequence[str]) -> DiskNeed:
+    """At most, as if no row were dropped and every mapper changed every text."""
+    parts = ["once for the export"]
+    times = 1
+    closing = [stage.closing for stage in plan.stages if stage.closing is not None]
+    if closing:  # states of one global operator go while those of the next, or the export, come
+        names = plan.recipe.process
+        parts.append(f"{_times(_STATE)} for rows that wait at {names[closing[0]].name}")
+        times += _STATE
+    deltas = _changing_checkpoints(plan, kinds)
+    if deltas:
+        parts.append(f"{_times(deltas)} for checkpoints behind mappers, if they change every row")
+        times += deltas
+    if plan.uncut:
+        parts.append("once for files that are cut first")
+        times += 1
+    is_packed = bool(plan.uncut) or any(
+        piece.format != "jsonl" for partition in plan.partitions for piece in partition.slices
+    )
+    return DiskNeed(
+        times * plan.total_bytes,
+        f"the data {', '.join(parts)}",
+        is_packed,
+        export_bytes=plan.total_bytes,
+        checkpoint_bytes=(deltas + (_STATE if closing else 0)) * plan.total_bytes,
+    )
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def _changing_checkpoints(plan: RecipePlan, kinds: Sequence[str]) -> int:
+    """Checkpoints that have a mapper between them and the one before."""
+    count, has_changed = 0, False
+    for index, kind in enumerate(kinds):
+        has_changed = has_changed or kind == "mapper"
+        if index in plan.checkpoint_after and has_changed:
+            count, has_changed = count + 1, False
+    return count

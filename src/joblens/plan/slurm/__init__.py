@@ -1,1 +1,0 @@
-"""Requests to Slurm: terms, packing, scripts."""

@@ -1,0 +1,181 @@
+"""Slurm values in workflows: times, memory, GRES, signals, and jobs that fit no scheduler."""
+
+import math
+import re
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from joblens.model.errors import InputError, PlanError
+from joblens.model.jobs.job import Requirements
+from joblens.model.runs.plan import PlannedJob
+from joblens.model.runs.workflow_spec import ExecutionSpec
+from joblens.model.values.units import MIB, format_bytes, format_duration
+from joblens.plan.workflows.problems import Problems
+
+_WALLTIME = re.compile(
+    r"^(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d{1,2}))?(?::(?P<third>\d{1,2}))?$"
+)
+_UNLIMITED = frozenset({"UNLIMITED", "INFINITE"})
+_MEMORY = re.compile(r"^(\d+(?:\.\d+)?)([KMGT]?)B?$", re.IGNORECASE)
+_POWERS = {"K": 1, "": 2, "M": 2, "G": 3, "T": 4}  # a bare number is MiB
+_GPU = "gpu"
+
+
+def parse_walltime(text: str) -> float | None:
+    """'90' and '90:00' (minutes), '1:30:00', '2-12', '2-12:30:00' -> seconds; UNLIMITED -> None."""
+    if text.strip().upper() in _UNLIMITED:
+        return None
+    match = _WALLTIME.match(text.strip())
+    if match is None:
+        raise InputError(
+            f"'{text}' is not a length of time for Slurm",
+            hint="write minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS",
+        )
+    first, second, third = (int(match[name] or 0) for name in ("first", "second", "third"))
+    if match["days"] is not None:
+        return float(int(match["days"]) * 86400 + first * 3600 + second * 60 + third)
+    if match["third"] is not None:
+        return float(first * 3600 + second * 60 + third)
+    return float(first * 60 + second)
+
+
+def format_walltime(seconds: float) -> str:
+    """Whole minutes, rounded up: that is how fine Slurm looks at it."""
+    minutes = max(1, math.ceil(seconds / 60))
+    days, rest = divmod(minutes, 1440)
+    clock = f"{rest // 60:02d}:{rest % 60:02d}:00"
+    return f"{days}-{clock}" if days else clock
+
+
+def parse_memory(text: str) -> int:
+    """'180G', '4000' (MiB) -> bytes."""
+    match = _MEMORY.match(text.strip())
+    if match is None:
+        raise InputError(f"'{text}' is not memory as Slurm writes it", hint="write a number and K, M, G or T")
+    return int(float(match[1]) * 1024 ** _POWERS[match[2].upper()])
+
+
+def format_memory(count: int) -> str:
+    """In MiB, rounded up."""
+    return f"{max(1, -(-count // MIB))}M"
+
+
+def gpus_in(gres: str) -> int:
+    """'gpu:a100:2,shard:4' -> 2. Without a number it is one."""
+    return sum(_gpu_count(part) for part in _parts(gres) if _is_gpu(part))
+
+
+def with_gpus(gres: str, count: int) -> str:
+    """The same generic resources, with so many GPUs; the kind of GPU that was written stays."""
+    others = [part for part in _parts(gres) if not _is_gpu(part)]
+    if count <= 0:
+        return ",".join(others)
+    kinds = [part.split(":")[1] for part in _parts(gres) if _is_gpu(part) and len(part.split(":")) > 1]
+    named = [kind for kind in kinds if not kind.isdecimal()]
+    gpu = f"{_GPU}:{named[0]}:{count}" if named else f"{_GPU}:{count}"
+    return ",".join([gpu, *others])
+
+
+def _parts(gres: str) -> list[str]:
+    # sinfo adds sockets or indexes in brackets: gpu:a100:4(S:0-1)
+    plain = re.sub(r"\([^)]*\)", "", gres)
+    words = (part.strip().removeprefix("gres/").removeprefix("gres:") for part in plain.split(","))
+    return [word for word in words if word and word not in ("none", "N/A", "(null)")]
+
+
+def _is_gpu(part: str) -> bool:
+    return part.split(":", maxsplit=1)[0].split("=", maxsplit=1)[0] == _GPU
+
+
+def _gpu_count(part: str) -> int:
+    last = re.split("[:=]", part)[-1]
+    return int(last) if last.isdecimal() else 1
+
+
+_USUAL_LEAD_S = 60.0  # as srun has it
+_WRITTEN = re.compile(r"^(?:[BR]+:)?(?:SIG)?([A-Z][A-Z0-9]*)(?:@([0-9]+))?$")
+
+
+def srun_signal(execution: ExecutionSpec) -> tuple[int, float] | None:
+    """'TERM@120' -> its number, and how long before. Raises PlanError."""
+    text = execution.srun_termination_signal
+    if not text:
+        return None
+    match = _WRITTEN.match(text.strip())
+    known = signal.Signals.__members__.get(f"SIG{match[1]}") if match is not None else None
+    if match is None or known is None:
+        raise PlanError(
+            f"execution_config: srun_termination_signal: '{text}' cannot be read", hint="write it as TERM@120"
+        )
+    return int(known), float(match[2] or _USUAL_LEAD_S)
+
+
+_SCHEDULER_FIT_WALLTIME = "01:00:00"  # where a scheduler says nothing
+Scheduler = Mapping[str, Any]
+
+
+def check_nodes(asked: Sequence[Scheduler], jobs: Sequence[PlannedJob], problems: Problems) -> None:
+    """A job of several nodes takes a whole allocation of the scheduler it names. `asked`: the schedulers that
+    actions ask for nodes."""
+    nodes = {str(each.get("name")): int(each.get("nodes", 1)) for each in asked}
+    for job in jobs:
+        there, wanted = nodes.get(job.scheduler, 1), job.requirements.nodes or 1
+        if there > 1 and wanted not in (1, there):
+            message = (
+                f"job '{job.name}' asks for {wanted} nodes, but scheduler '{job.scheduler}' has "
+                f"allocations of {there}; ask for {there}, or for 1"
+            )
+            problems.note(("jobs", job.spec_job, "scheduler"), message)
+
+
+def warn_of_amounts(schedulers: Sequence[Scheduler], jobs: Sequence[PlannedJob], problems: Problems) -> None:
+    """A job may name a scheduler; else one of all of them has to have enough."""
+    named = {str(each["name"]): each for each in schedulers if each.get("name")}
+    if not named:
+        return
+    known: dict[tuple[str, Requirements], str] = {}
+    for job in jobs:
+        key = (job.scheduler, job.requirements)
+        if key not in known:
+            known[key] = _lacking(named, job.scheduler, job.requirements)
+        if known[key]:
+            problems.warn(("jobs", job.spec_job, "name"), f"job '{job.name}' {known[key]}")
+
+
+def _lacking(named: Mapping[str, Scheduler], scheduler: str, asked: Requirements) -> str:
+    if scheduler:
+        found = next(_too_much(named[scheduler], asked), None) if scheduler in named else None
+        return "" if found is None else f"{found[0]}, but allocations of scheduler '{scheduler}' {found[1]}"
+    reasons = []
+    for name, each in named.items():
+        found = next(_too_much(each, asked), None)
+        if found is None:
+            return ""
+        reasons.append(f"{found[0]}, but those of scheduler '{name}' {found[1]}")
+    return f"fits into no allocation: it {'; '.join(reasons)}"
+
+
+def _too_much(scheduler: Scheduler, asked: Requirements) -> Iterator[tuple[str, str]]:
+    """Yields what the job asks for, and what there is."""
+    lasts_s, memory = _walltime_of(scheduler), _memory_of(scheduler)
+    if asked.timeout_s is not None and lasts_s is not None and asked.timeout_s > lasts_s:
+        yield f"may take {format_duration(asked.timeout_s)}", f"last {format_duration(lasts_s)}"
+    if asked.memory_bytes is not None and memory is not None and asked.memory_bytes > memory:
+        yield f"asks for {format_bytes(asked.memory_bytes)}", f"have {format_bytes(memory)}"
+    if asked.gpus and scheduler.get("gres") and asked.gpus > gpus_in(str(scheduler["gres"])):
+        yield f"asks for {asked.gpus} GPUs", f"have {gpus_in(str(scheduler['gres']))}"
+
+
+def _walltime_of(scheduler: Scheduler) -> float | None:
+    try:
+        return parse_walltime(str(scheduler.get("walltime") or _SCHEDULER_FIT_WALLTIME))
+    except InputError:
+        return None
+
+
+def _memory_of(scheduler: Scheduler) -> int | None:
+    try:
+        return parse_memory(str(scheduler["mem"])) if scheduler.get("mem") else None
+    except InputError:
+        return None

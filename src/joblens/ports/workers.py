@@ -1,0 +1,98 @@
+"""Workers: the broker that notifies them of jobs, and pilot workers that a cluster starts."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from joblens.model.clusters.placement import WorkerConfig
+
+
+class Notifier(Protocol):
+    """The side of those who submit."""
+
+    def ring(self, tickets: Sequence[tuple[str, str]]) -> None:
+        """(uuid, queue) of each. Raises BrokerError when the broker cannot be reached; the jobs are safe in
+        the store then and are found there by workers a little later."""
+        ...
+
+    def check(self) -> str:
+        """One line about the broker that answered. Raises BrokerError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class MessageHandler(Protocol):
+    """The side of a worker: what it does with a message. Called on the thread that hears; returns at once."""
+
+    def take(self, uuid: str, settled: Callable[[], None]) -> None:
+        """`settled` is called once, from any thread, when the message has done its work: the job was claimed
+        by this worker, or there was nothing to claim. Until then it counts as under way, so that no worker
+        draws more messages than it can use."""
+        ...
+
+
+class BrokerConsumer(Protocol):
+    """A worker's ear at the broker, on a thread of its own or on the main thread."""
+
+    def run(
+        self, taker: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
+    ) -> None:
+        """Until `stop`. Connects again for ever when the broker goes away: `has_lost` is called with why,
+        each reason once, `has_connected` when it is there (again)."""
+        ...
+
+    def stop(self) -> None:
+        """From any thread or a signal handler. Messages that are not settled go back to the broker."""
+        ...
+
+
+class WorkerConfigWriter(Protocol):
+    """Of one run. On the placer's thread."""
+
+    folder: str  # private and of this run: for scripts, and for what hired workers print
+    hire: WorkerConfig  # what every worker of the run is told; a placer says the rest with `replace`
+
+    def write(self, hire: WorkerConfig) -> str:
+        """-> the path of a private file. Raises PlacingError when it cannot be written."""
+        ...
+
+    def argv(self, path: str) -> list[str]:
+        """Command line of the worker: `python -P -m joblens.app.clusters.pilot_worker PATH`. With `-` as the
+        path it reads the same JSON from standard input."""
+        ...
+
+    def last_words(self, path: str) -> str:
+        """Why the worker of that file could not do its work; '' when it has not complained."""
+        ...
+
+    def drop(self, path: str) -> None:
+        """Nobody is to be hired by it any more; nothing happens where it is gone already."""
+        ...
+
+    def close(self) -> None:
+        """Nothing of the run is to stay."""
+        ...
+
+
+class NodeListener(BrokerConsumer, Protocol):
+    """Receives the tickets of a worker that stays on a node, from tasks that the cluster starts there
+    (`WorkerConfig.listen`). Calls `take` of the worker with each ticket, and before that `lend` with the GPUs
+    that the cluster assigned by name."""
+
+    def has_run(self, uuid: str, seconds: float | None) -> None:
+        """It has come to its end, and its room is free; what is to be written of it is under way. None: it
+        was not begun."""
+        ...
+
+    def has_ended(self, uuids: Sequence[str]) -> None:
+        """Their outcomes are in the store. On the worker's loop; returns at once."""
+        ...
+
+    def has_let_go(self, uuids: Sequence[str]) -> None:
+        """It does not have them (any more): others had them first, or it gave them back."""
+        ...
+
+    def prints_to(self, uuid: str, here: str, meant: str) -> None:
+        """What the job prints goes to the folder `here`, since that which it was `meant` to go to is not on
+        this machine."""
+        ...

@@ -1,0 +1,207 @@
+"""Memory in detail: shares of shared pages (PSS) per process, NUMA nodes, huge pages.
+
+The kernel walks all pages of a process for it, milliseconds for a large one and with its mappings locked:
+this is for the moment when somebody asks, or seldom and on a thread of its own.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from joblens.model.jobs.details import MemoryDepth, ProcessMemory
+from joblens.probes.cgroup.counters import parse_memory_stat_v1, parse_memory_stat_v2
+from joblens.probes.cgroup.layout import UNIFIED
+from joblens.probes.proc.kernel_files import PAGE_BYTES, read_bytes
+
+_KIB = 1024
+# What v2's memory.numa_stat lists that is no part of another line there.
+_NUMA_V2 = (b"anon", b"file", b"kernel_stack", b"pagetables", b"sec_pagetables", b"slab_reclaimable")
+_NUMA_V2_KINDS = frozenset((*_NUMA_V2, b"slab_unreclaimable"))
+
+
+class Rollup(NamedTuple):
+    """One process's mappings added up, in bytes. PSS: pages that n processes share count 1/n in each."""
+
+    pss: int
+    rss: int
+    private: int
+    shared: int
+    swap: int
+    huge: int
+    hugetlb_private: int
+    hugetlb_shared: int
+
+
+def parse_rollup(data: bytes) -> Rollup:
+    sizes: dict[bytes, int] = {}
+    for line in data.splitlines()[1:]:
+        name, _, value = line.partition(b":")
+        if value.endswith(b" kB"):
+            sizes[name] = int(value[:-3]) * _KIB
+
+    def size(*names: bytes) -> int:
+        return sum(sizes.get(name, 0) for name in names)
+
+    return Rollup(
+        pss=size(b"Pss"),
+        rss=size(b"Rss"),
+        private=size(b"Private_Clean", b"Private_Dirty"),
+        shared=size(b"Shared_Clean", b"Shared_Dirty"),
+        swap=size(b"Swap"),
+        huge=size(b"AnonHugePages", b"ShmemPmdMapped", b"FilePmdMapped"),
+        hugetlb_private=size(b"Private_Hugetlb"),
+        hugetlb_shared=size(b"Shared_Hugetlb"),
+    )
+
+
+def parse_numa_v2(data: bytes) -> dict[str, int]:
+    """'anon N0=4096 N1=0' lines -> node -> bytes."""
+    nodes: dict[str, int] = {}
+    for line in data.splitlines():
+        kind, *parts = line.split()
+        if kind in _NUMA_V2_KINDS:
+            _add_nodes(nodes, parts, 1)
+    return nodes
+
+
+def parse_numa_v1(data: bytes) -> dict[str, int]:
+    """'hierarchical_total=12 N0=12' counts pages, of the group and those below it."""
+    nodes: dict[str, int] = {}
+    for line in data.splitlines():
+        kind, *parts = line.split()
+        if kind.startswith(b"hierarchical_total="):
+            _add_nodes(nodes, parts, PAGE_BYTES)
+    return nodes
+
+
+def _add_nodes(nodes: dict[str, int], parts: list[bytes], unit: int) -> None:
+    for part in parts:
+        node, _, value = part.partition(b"=")
+        name = node.decode()
+        nodes[name] = nodes.get(name, 0) + int(value) * unit
+
+
+MOST_LISTED = 64
+_NO_GROUP = "the job has no memory group: its processes are all there is to look at"
+
+
+def look_at_memory(
+    pids: Sequence[int], groups: Mapping[str, str], *, within_s: float = 5.0, proc: str = "/proc"
+) -> MemoryDepth:
+    """`groups`: hierarchy -> directory. The largest processes come first; what is beyond `within_s` is left
+    out, and then the sum over all of them is unknown."""
+    unknown: dict[str, str] = {}
+    found, refused, left = _rollups(pids, within_s, proc)
+    parts = _of_group(groups, unknown)
+    complete = not refused and not left
+    if not complete:
+        unknown["pss_bytes"] = (
+            f"{refused} of its processes may not be looked at by this user"
+            if refused
+            else f"looking at each of its {len(pids)} processes takes too long; {left} are missing"
+        )
+    rollups = [rollup for _, _, rollup in found]
+    if complete:
+        parts.setdefault("huge_bytes", sum(rollup.huge for rollup in rollups))
+        parts["pss_bytes"] = sum(rollup.pss for rollup in rollups)
+        # Pages that several share are seen in each of them.
+        parts["hugetlb_bytes"] = sum(rollup.hugetlb_private for rollup in rollups) + max(
+            (rollup.hugetlb_shared for rollup in rollups), default=0
+        )
+    largest = sorted(found, key=lambda item: -item[2].pss)[:MOST_LISTED]
+    return MemoryDepth(
+        at_us=time.time_ns() // 1000,
+        **parts,
+        processes=tuple(_process(pid, name, rollup) for pid, name, rollup in largest),
+        seen=len(pids),
+        unknown=unknown,
+    )
+
+
+def _rollups(
+    pids: Sequence[int], within_s: float, proc: str
+) -> tuple[list[tuple[int, str, Rollup]], int, int]:
+    """-> ((pid, name, sums) of each, how many refused, how many were not looked at)"""
+    sizes = sorted(((_resident(pid, proc), pid) for pid in pids), reverse=True)
+    deadline_s = time.monotonic() + within_s
+    found: list[tuple[int, str, Rollup]] = []
+    refused = 0
+    for number, (size, pid) in enumerate(sizes):
+        if size == 0:
+            break  # it has just ended, like all that follow
+        if time.monotonic() > deadline_s:
+            return found, refused, sum(1 for rest, _ in sizes[number:] if rest)
+        try:
+            rollup = parse_rollup(read_bytes(f"{proc}/{pid}/smaps_rollup"))
+            found.append((pid, read_bytes(f"{proc}/{pid}/comm").decode("utf-8", "replace").strip(), rollup))
+        except PermissionError:
+            refused += 1
+        except OSError:
+            continue
+    return found, refused, 0
+
+
+def _resident(pid: int, proc: str) -> int:
+    try:
+        return int(read_bytes(f"{proc}/{pid}/statm").split()[1]) * PAGE_BYTES
+    except OSError:
+        return 0
+
+
+def _process(pid: int, name: str, rollup: Rollup) -> ProcessMemory:
+    return ProcessMemory(
+        pid=pid,
+        name=name,
+        pss_bytes=rollup.pss,
+        rss_bytes=rollup.rss,
+        private_bytes=rollup.private,
+        shared_bytes=rollup.shared,
+        swap_bytes=rollup.swap,
+        huge_bytes=rollup.huge,
+    )
+
+
+def memory_group(groups: Mapping[str, str]) -> tuple[str, bool] | None:
+    """-> (directory of the group that memory is charged to, whether it is v2)"""
+    if "memory" in groups:
+        return groups["memory"], False
+    directory = groups.get(UNIFIED)
+    return (directory, True) if directory and os.path.exists(f"{directory}/memory.stat") else None
+
+
+def _of_group(groups: Mapping[str, str], unknown: dict[str, str]) -> dict[str, Any]:
+    group = memory_group(groups)
+    if group is None:
+        unknown.update(
+            dict.fromkeys(
+                ("anon_bytes", "page_cache_bytes", "shmem_bytes", "kernel_bytes", "numa"), _NO_GROUP
+            )
+        )
+        return {}
+    directory, is_v2 = group
+    parts: dict[str, Any] = {}
+    try:
+        stat = read_bytes(f"{directory}/memory.stat")
+        fields = parse_memory_stat_v2(stat) if is_v2 else parse_memory_stat_v1(stat)
+        shmem = fields.get("memory_shmem_bytes")
+        parts["anon_bytes"] = fields.get("memory_anon_bytes")
+        parts["shmem_bytes"] = shmem
+        if "memory_file_bytes" in fields:
+            parts["page_cache_bytes"] = max(0, fields["memory_file_bytes"] - (shmem or 0))
+        if "memory_huge_bytes" in fields:
+            parts["huge_bytes"] = fields["memory_huge_bytes"]
+        parts["kernel_bytes"] = fields.get("memory_kernel_bytes")
+    except OSError as error:
+        unknown["anon_bytes"] = f"cannot read {directory}/memory.stat: {error.strerror}"
+        return parts
+    if not is_v2:
+        with suppress(OSError):
+            parts["kernel_bytes"] = int(read_bytes(f"{directory}/memory.kmem.usage_in_bytes"))
+    try:
+        numa = read_bytes(f"{directory}/memory.numa_stat")
+        parts["numa_bytes"] = parse_numa_v2(numa) if is_v2 else parse_numa_v1(numa)
+    except OSError:
+        unknown["numa"] = "the job's group has no memory.numa_stat: this kernel knows no NUMA nodes"
+    return parts

@@ -1,1 +1,0 @@
-"""Memory in depth: PSS, NUMA nodes, huge pages."""

@@ -1,0 +1,129 @@
+"""Attached processes: counters since attaching, and the exit status of a process that is no child."""
+
+import contextlib
+import fcntl
+import os
+import select
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from joblens.ports.probe import Probe
+from joblens.probes.proc.processes import IO_FIELDS
+
+_PEAKS = ("memory_kernel_peak_bytes", "memory_largest_process_bytes")
+# What is sampled anyway, and adds nothing up.
+_AS_SAMPLED = frozenset({"processes", "threads", "open_files", "open_files_limit", "memory_virtual"})
+_NOT_ABOVE = "it has not been above what it had been before joblens looked, which the kernel does not forget"
+_NO_BEGINNING = "what it was when joblens began to look could not be read"
+
+
+class BaselinedProbe:
+    """Counters are for the caller to take the base off. High-water marks of the kernel tell of the time
+    before until they rise: only then they are given."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.name = probe.name
+        self.inner = probe
+        self._before: dict[str, int] = {}
+        self._missed: set[str] = set()
+        self._absent: set[str] | None = None  # sums that were not there at first
+        self._no_beginning: dict[str, str] = {}  # … and were later
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        return self.inner.sources
+
+    @property
+    def unknown(self) -> Mapping[str, str]:
+        # Last, what the probe itself cannot tell at all.
+        return {**dict.fromkeys(self._before, _NOT_ABOVE), **self._no_beginning, **self.inner.unknown}
+
+    @property
+    def lower_bounds(self) -> set[str]:
+        return {*getattr(self.inner, "lower_bounds", ()), *self._missed}
+
+    def miss_the_end(self) -> None:
+        """It was gone before it could be read for the last time."""
+        self._missed.update(group for group in self.inner.sources if group not in _AS_SAMPLED)
+
+    def was_not_missed(self, group: str) -> None:
+        """Somebody else has seen the end of it."""
+        self._missed.discard(group)
+
+    def look_at_all(self) -> None:
+        """The next reading is the last."""
+        look_at_all = getattr(self.inner, "look_at_all", None)
+        if look_at_all is not None:
+            look_at_all()
+
+    def read(self) -> dict[str, Any]:
+        reading = self.inner.read()
+        if self._absent is None:
+            self._absent = {name for name in IO_FIELDS if name not in reading}
+        for name in self._absent.intersection(reading):
+            del reading[name]  # since the processes began, and nobody knows what to take off
+            self._no_beginning[name] = _NO_BEGINNING
+        for name in _PEAKS:
+            if name in reading and reading[name] <= self._before.setdefault(name, reading[name]):
+                del reading[name]
+        return reading
+
+    def descendants(self) -> list[int]:
+        """Of a process tree."""
+        found: list[int] = self.inner.descendants()  # type: ignore[attr-defined]
+        return found
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+# PIDFD_GET_INFO (Linux 6.13; the exit status since 6.15): _IOWR(0xFF, 11, struct pidfd_info of 64 bytes).
+_GET_INFO = 0xC040FF0B
+_INFO_BYTES = 64
+_INFO_EXIT = 1 << 3
+_EXIT_CODE = slice(60, 64)
+_STAT_EXIT_CODE = 49  # field 52 of /proc/PID/stat, counted behind the name
+_REAP_PATIENCE_S = 0.5
+
+
+def exit_status_of(pidfd: int, pid: int, patience_s: float = _REAP_PATIENCE_S) -> int | None:
+    """The wait status of a process that has ended, of which `pidfd` was opened while it ran. The kernel tells
+    it once its parent has waited for it, which may take a moment; before that /proc does. None: neither."""
+    give_up_s = time.monotonic() + patience_s
+    while True:
+        status = _told_by_descriptor(pidfd)
+        if status is None:
+            status = _told_by_proc(pid, pidfd)
+        if status is not None or time.monotonic() >= give_up_s or not _is_unreaped(pidfd):
+            return status if status is not None else _told_by_descriptor(pidfd)
+        time.sleep(0.01)
+
+
+def _told_by_descriptor(pidfd: int) -> int | None:
+    info = bytearray(_INFO_BYTES)
+    info[0:8] = _INFO_EXIT.to_bytes(8, "little")
+    try:
+        fcntl.ioctl(pidfd, _GET_INFO, info)
+    except OSError:
+        return None  # an older kernel, or not waited for yet
+    if not int.from_bytes(info[0:8], "little") & _INFO_EXIT:
+        return None
+    return int.from_bytes(info[_EXIT_CODE], "little")
+
+
+def _told_by_proc(pid: int, pidfd: int) -> int | None:
+    """Of one that has ended and waits to be waited for."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            fields = file.read().rpartition(b")")[2].split()
+        # Ours is still there, so the number is not another's yet. Who may not look is told 0.
+        if fields[0] == b"Z" and _is_unreaped(pidfd) and os.access(f"/proc/{pid}/environ", os.R_OK):
+            return int(fields[_STAT_EXIT_CODE])
+    return None
+
+
+def _is_unreaped(pidfd: int) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return not any(events & select.POLLHUP for _, events in poll.poll(0))

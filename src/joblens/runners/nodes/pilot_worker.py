@@ -1,0 +1,171 @@
+"""Pilot worker of a run on a node: found at its socket, or started by the first who needs it.
+
+It belongs to no task. Whatever becomes of those who bring it jobs, it sees to it that the jobs end, are given
+back and are told of, and leaves when it has been idle.
+"""
+
+import contextlib
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.model.clusters.placement import WorkerConfig
+from joblens.runners.nodes.listener import connect_to
+
+_SOCKET, _LOCK, _LOG = "socket", "lock", "worker.log"
+_PATIENCE_S = 60.0
+_PAUSE_S = 0.02
+_LONGEST_WORDS = 2000
+# A process that a task starts is ended with the one that runs the task; its grandchild is not.
+_APART = """
+import os, sys
+os.setsid()
+child = os.fork()
+if child:
+    print(child, flush=True)
+    os._exit(0)
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+os.dup2(log, 1)
+os.dup2(log, 2)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class HiringError(Exception):
+    """Its text is for people."""
+
+
+class NodeHome(Struct, frozen=True):
+    """A private folder of this machine for one run on one node: several nodes may be on one machine."""
+
+    folder: str
+
+    @property
+    def socket(self) -> str:
+        return os.path.join(self.folder, _SOCKET)
+
+    @property
+    def files(self) -> str:
+        """For what jobs print whose own folder is not there."""
+        return os.path.join(self.folder, "files")
+
+
+def home_of(run_uuid: str, node_id: str, env: Mapping[str, str] = os.environ) -> NodeHome:
+    state = env.get("XDG_STATE_HOME", "")
+    if not state.startswith("/"):
+        state = os.path.join(env.get("HOME") or os.path.expanduser("~"), ".local", "state")
+    return NodeHome(os.path.join(state, "joblens", "nodes", f"{run_uuid[-12:]}-{node_id[:12]}"))
+
+
+def leave_home(socket: str, mark: str = "") -> None:
+    """The worker at this socket has come to its end. What jobs have made stays; what they printed was sent
+    home, and nothing else is kept. `mark`: name of a file that says whose a folder is."""
+    folder = os.path.dirname(socket)
+    with contextlib.suppress(OSError):
+        lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # else another is started here
+            _remove_empty(NodeHome(folder).files, mark)
+            for name in (_LOG, _LOCK):
+                os.unlink(os.path.join(folder, name))
+            os.rmdir(folder)
+        finally:
+            os.close(lock)
+
+
+def _remove_empty(folder: str, mark: str) -> None:
+    for path, _, _ in os.walk(folder, topdown=False):
+        with contextlib.suppress(OSError):
+            if os.listdir(path) == [mark]:
+                os.unlink(os.path.join(path, mark))
+            os.rmdir(path)
+
+
+def reach_worker(
+    home: NodeHome, hire: WorkerConfig, argv: Sequence[str], env: Mapping[str, str]
+) -> socket.socket:
+    """Raises HiringError with the worker's own words when none can be started."""
+    with contextlib.suppress(OSError):
+        return connect_to(home.socket)
+    with _alone(home):
+        with contextlib.suppress(OSError):
+            return connect_to(home.socket)
+        pid = _start(home, replace(hire, listen=home.socket), argv, env)
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline_s:
+            with contextlib.suppress(OSError):
+                return connect_to(home.socket)
+            if not _is_alive(pid):
+                break
+            time.sleep(_PAUSE_S)
+    raise HiringError(_last_words(home) or "the worker does not answer, and says nothing")
+
+
+@contextlib.contextmanager
+def _alone(home: NodeHome) -> Iterator[None]:
+    lock = _locked(home)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _locked(home: NodeHome) -> int:
+    """A worker that leaves takes its folder with it, and the lock that others wait for."""
+    path = os.path.join(home.folder, _LOCK)
+    while True:
+        try:
+            os.makedirs(os.path.dirname(home.folder), 0o700, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(home.folder, 0o700)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), os.stat(path)):
+                return lock
+        os.close(lock)
+
+
+def _start(home: NodeHome, hire: WorkerConfig, argv: Sequence[str], env: Mapping[str, str]) -> int:
+    log = os.path.join(home.folder, _LOG)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(log)
+    # Its own Python has joblens: this module was found.
+    command = [sys.executable, "-S", "-E", "-c", _APART, log, sys.executable, *argv[1:]]
+    try:
+        done = subprocess.run(  # the hire stays in a pipe: it may have a password in it
+            command,
+            input=msgspec.json.encode(hire),
+            stdout=subprocess.PIPE,
+            env=dict(env),
+            cwd=home.folder,
+            timeout=_PATIENCE_S,
+            check=True,
+        )
+        return int(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise HiringError(f"no process can be started: {error}") from error
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False
+
+
+def _last_words(home: NodeHome) -> str:
+    with contextlib.suppress(OSError), open(os.path.join(home.folder, _LOG), errors="replace") as file:
+        return file.read()[-_LONGEST_WORDS:].strip()
+    return ""

@@ -1,1 +1,0 @@
-"""Sockets, environment and descendants of joblens' own processes."""

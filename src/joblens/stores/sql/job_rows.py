@@ -1,0 +1,168 @@
+"""Job rows: turned into records, and searched by id, number or prefix."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from joblens.model.errors import AmbiguousJob, StoreCorrupt, UnknownJob
+from joblens.model.jobs.job import Attempt, Job, Outcome, Record, Status
+from joblens.model.values.units import format_instant
+from joblens.stores.sql.queries import Ask
+
+_job = msgspec.json.Decoder(Job)
+_attempt = msgspec.json.Decoder(Attempt)
+_outcome = msgspec.json.Decoder(Outcome)
+
+
+def read_records(ask: Ask, numbers: Sequence[int]) -> Iterator[Record]:
+    """In the order of `numbers`."""
+    found = {row[0]: row for row in ask("records", list(numbers))}
+    for number in numbers:
+        if number in found:
+            yield _record(*found[number])
+
+
+def read_unfinished(ask: Ask, user: str | None = None, run: str | None = None) -> list[Record]:
+    if run is not None:
+        rows = ask("unfinished_of_run", run)
+    else:
+        rows = ask("unfinished") if user is None else ask("unfinished_of_user", user)
+    return list(read_records(ask, [number for (number,) in rows]))
+
+
+def read_changed(ask: Ask, known: Mapping[int, Record]) -> list[Record]:
+    """All that have not ended; of `known` ones only those that were started, or taken up, since."""
+    standing = ask("unfinished_as_they_stand")
+    same = {
+        number: known[number]
+        for number, *now in standing
+        if number in known and _stands(known[number]) == now
+    }
+    found = {
+        record.number: record
+        for record in read_records(ask, [row[0] for row in standing if row[0] not in same])
+    }
+    both = {**same, **found}
+    return [both[number] for number, *_ in standing if number in both]
+
+
+def _stands(record: Record) -> list[str | int]:
+    """Status and fence; the attempts of a job on a queue have the numbers of its fences."""
+    fence = record.attempt.number if record.job.queue and record.attempt is not None else 0
+    return [record.status.value, fence]
+
+
+def _record(
+    number: int,
+    status: str,
+    uuid: str,
+    began_at_us: int,
+    job: bytes | None,
+    attempt: bytes | None,
+    outcome: bytes | None,
+) -> Record:
+    try:
+        return Record(
+            number=number,
+            status=Status(status),
+            job=_read_job(job) or Job(uuid=uuid, argv=(), created_at_us=began_at_us),
+            attempt=None if attempt is None else _attempt.decode(attempt),
+            outcome=None if outcome is None else _outcome.decode(outcome),
+        )
+    except ValueError as error:
+        raise StoreCorrupt(
+            f"what is known of job {uuid} cannot be read ({error})",
+            hint="a newer joblens wrote it (use that one), or it is damaged",
+        ) from error
+
+
+def _read_job(job: bytes | None) -> Job | None:
+    """None: only heard of so far, the write that says what it is has not come yet; or it was written by a
+    joblens that knows more."""
+    try:
+        return None if job is None else _job.decode(job)
+    except ValueError:
+        return None
+
+
+_CANDIDATES_SHOWN = 10
+_SHOWN_OF_ID = 8
+_LEAST_OF_ID = 4  # a shorter word is a name or a slip, and would fit some id by chance
+_HIGHEST = "\U0010ffff"
+
+
+def find_job(ask: Ask, ident: str) -> Record:
+    """Raises UnknownJob or AmbiguousJob."""
+    ident = ident.strip()
+    numbers = _matching_numbers(ask, ident)
+    records = list(read_records(ask, numbers))
+    if not records:
+        named = [] if numbers else ask("newest_named", ident)
+        also = "".join(f"; the newest job of that name is {number}" for (number,) in named)
+        if ident.isascii() and ident.isdigit() and not may_be_prefix(ident):
+            also += f"; digits alone are a number: of an id that begins so, type {_SHOWN_OF_ID} characters"
+        raise UnknownJob(
+            f"no job has the id '{ident}'", hint=f"`joblens history` lists the jobs and their ids{also}"
+        )
+    if len(records) > 1:
+        raise _ambiguous(ident, records)
+    return records[0]
+
+
+def _matching_numbers(ask: Ask, ident: str) -> list[int]:
+    """Exact matches come before prefixes; several when it is a prefix of several, or when it is the number of
+    one job and the own id of another."""
+    if not ident:
+        return []
+    lower = ident.lower()
+    tries: list[list[tuple[str, tuple[str | int, ...]]]] = [
+        [("number_of_uuid", (lower,))],
+        [("number_of_external_id", (ident,))],
+    ]
+    prefix = lower.rstrip(".")  # job-history shows dots behind the beginning of an id
+    if may_be_prefix(prefix):
+        tries.append([("numbers_of_prefix", (prefix, prefix + _HIGHEST, _CANDIDATES_SHOWN + 1))])
+    if ident.isascii() and ident.isdigit() and len(ident) < 19:
+        tries[1].append(("number_exists", (int(ident),)))
+    for equals in tries:
+        found = [number for query, given in equals for (number,) in ask(query, *given)]
+        if found:
+            return list(dict.fromkeys(found))
+    return []
+
+
+def may_be_prefix(ident: str) -> bool:
+    """A word of digits is a number: ids are random, and one that happens to begin with 2 is not what someone
+    meant who typed 2. From eight on it is what lists show of an id."""
+    least = _SHOWN_OF_ID if ident.isascii() and ident.isdigit() else _LEAST_OF_ID
+    return len(ident) >= least
+
+
+def _ambiguous(ident: str, records: list[Record]) -> AmbiguousJob:
+    if any(record.job.external_id == ident for record in records):
+        first = f"'{ident}' is the id that one job was given and the number of another:"
+        hint = "use the UUID, or its beginning"
+    else:
+        first = f"'{ident}' is the beginning of several job ids:"
+        hint = "type more characters of the id"
+    return AmbiguousJob("\n".join([first, *candidate_lines(ident, records)]), hint=hint)
+
+
+def candidate_lines(ident: str, records: list[Record]) -> list[str]:
+    """One a job, the first of them."""
+    lines = []
+    for record in records[:_CANDIDATES_SHOWN]:
+        job, attempt = record.job, record.attempt
+        began_at_us = job.created_at_us if attempt is None else attempt.started_at_us
+        name = job.name or " ".join(job.argv)[:40]
+        how = ""
+        if job.external_id == ident:
+            how = f"  (its id is '{ident}')"
+        elif str(record.number) == ident:
+            how = f"  (its number is {ident})"
+        lines.append(
+            f"  {job.uuid}  {record.status.value:9}  {format_instant(began_at_us)[:19]}  {name}{how}"
+        )
+    if len(records) > _CANDIDATES_SHOWN:
+        lines.append("  … and more")
+    return lines
