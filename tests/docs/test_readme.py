@@ -21,7 +21,7 @@ EXAMPLES = REPOSITORY / "examples"
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 FOLDER = "/home/me/examples"
 # What a busy machine adds, and what differs from run to run.
-NOISE = re.compile(r"^  ! it waited .*\n(?:    .*\n)*|^.* done, \d+ running.*\n", re.MULTILINE)
+NOISE = re.compile(r"^  ! .*\n(?:    .*\n)*|^.* done, \d+ running.*\n", re.MULTILINE)
 VARYING = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r"\d{8}_\d{6}_[0-9a-f]{6}"), "JOB"),
