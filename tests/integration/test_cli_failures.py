@@ -134,7 +134,7 @@ def test_time_series_are_not_added_to_a_file_of_another_kind(
         ("prune --older-than x", 2, "--older-than: 'x' is not a duration"),
         ("prune --max-size x", 2, "--max-size: 'x' is not a size"),
         ("history --since bla", 2, "--since: 'bla' is not a time"),
-        ("history --nosuch", 2, "'joblens history --help' tells more"),
+        ("history --nosuch", 2, "See 'joblens history --help'"),
         ("wait --timeout x 1", 2, "--timeout: 'x' is not a duration"),
     ],
 )

@@ -216,15 +216,15 @@ def test_secrets_of_the_command_reach_the_job_and_not_the_store(desk: WorkflowDe
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--packing", "jobs"), "--packing goes with a workflow file only"),
-        (("--allocations", "2"), "--allocations goes with a workflow file only"),
+        (("--packing", "jobs"), "--packing needs a workflow file"),
+        (("--allocations", "2"), "--allocations needs a workflow file"),
         (("--no-capture",), "--no-capture"),
         (("--cpu-list", "0"), "--cpu-list"),
         (("--queue", "x"), "--queue has no effect with --engine slurm: it needs --engine celery"),
         (("--address", "auto"), "--address has no effect with --engine slurm: it needs --engine ray"),
         (("--label", "gpu"), "--label has no effect with --engine slurm"),
-        (("-j", "2"), "--jobs goes with a workflow file only"),
-        (("--dry-run",), "--dry-run goes with a workflow file only"),
+        (("-j", "2"), "--jobs needs a workflow file"),
+        (("--dry-run",), "--dry-run needs a workflow file"),
     ],
 )
 def test_options_without_meaning_there_are_refused(

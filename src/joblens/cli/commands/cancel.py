@@ -6,6 +6,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import jobs_or_runs_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 from joblens.model.values.ids import short
 
@@ -20,16 +21,17 @@ if TYPE_CHECKING:
 _PATIENCE_S = 60.0
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @jobs_or_runs_argument
-@click.option("--job", "names", multiple=True, metavar="NAME", help="Only this job of the run.")
-@click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has ended.")
+@click.option("--job", "names", multiple=True, metavar="NAME", help="Cancel only this job of the run.")
+@click.option("--no-wait", is_flag=True, help="Send the request without waiting for the jobs to end.")
 @shared_options
 def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...], no_wait: bool) -> None:
-    """Ask jobs, or the jobs of runs and of workflows (wf-…), to end: TERM, then KILL after their grace time.
-    Nothing of them is left afterwards. A run that was ended starts nothing more; resume continues it.
+    """Cancel jobs, runs or workflows (wf-…): SIGTERM, then SIGKILL after the grace time. No process of
+    them remains. A cancelled run starts no more jobs; 'joblens resume' continues it.
 
-    A job of a run that waits for its turn, for other jobs or for its next attempt is not started any more."""
+    Jobs of a run that are waiting to start or to be retried are not started.
+    """
     found = _found(session, idents, names)
     _refuse_others(found)
     for one in found:

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_job, complete_run, count_from, shared_options
 from joblens.cli.options.filters import is_narrowed, job_filters, with_run_found
+from joblens.cli.options.groups import FILTER_GROUPS, GroupedCommand
 from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, SortKey
@@ -45,9 +46,11 @@ def crate_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, crate=CrateRequest(**given), **kwargs)
 
     for option in (
-        click.option("--license", metavar="URL|WORDS", help="For ro-crate: how others may use it."),
-        click.option("--files-limit", metavar="SIZE", help="For --with-files: none larger; 100m by default."),
-        click.option("--with-files", is_flag=True, help="For ro-crate: take inputs and outputs along."),
+        click.option("--license", metavar="URL|WORDS", help="For ro-crate: license, as a URL or text."),
+        click.option(
+            "--files-limit", metavar="SIZE", help="For --with-files: largest file to include. Default: 100m."
+        ),
+        click.option("--with-files", is_flag=True, help="For ro-crate: include input and output files."),
         click.argument("ident", metavar="[RUN|JOB]", required=False, shell_complete=complete_run),
     ):
         with_crate = option(with_crate)
@@ -102,19 +105,24 @@ def _write(session: Session, output: str | None, asked: CrateRequest) -> "Export
 FORMATS = ("history", "samples", "time-series", "parquet", "csv", "ro-crate")
 
 
-@click.command("export")
+@click.command("export", cls=GroupedCommand, groups=FILTER_GROUPS)
 @click.argument("form", metavar="FORMAT", type=click.Choice(FORMATS))
 @click.option(
     "-o",
     "--output",
     metavar="PATH",
-    help="File, or for samples of several jobs a folder; for ro-crate a new folder or FILE.zip.",
+    help="Output file; for samples of several jobs, a directory; for ro-crate, a new directory or FILE.zip.",
 )
 @click.option(
-    "--job", "idents", multiple=True, metavar="ID", shell_complete=complete_job, help="Only this job."
+    "--job",
+    "idents",
+    multiple=True,
+    metavar="ID",
+    shell_complete=complete_job,
+    help="Export only this job. Repeatable.",
 )
-@click.option("--samples", is_flag=True, help="For csv and parquet: one row a sample instead of one a job.")
-@click.option("-l", "--limit", type=count_from(1), metavar="N", help="At most the N newest jobs.")
+@click.option("--samples", is_flag=True, help="For csv and parquet: one row per sample, not per job.")
+@click.option("-l", "--limit", type=count_from(1), metavar="N", help="Export at most the N newest jobs.")
 @crate_options
 @job_filters
 @shared_options
@@ -128,15 +136,15 @@ def command(
     query: HistoryQuery,
     crate: CrateRequest,
 ) -> None:
-    """Write jobs or their samples to files that other programs read.
+    """Export jobs or their samples to files for other programs.
 
     \b
-    history      one JSON object a job and line (jobs_history.jsonl)
-    samples      gzip JSON lines, <folder>/<uuid>/<start>.jsonl.gz; one job also to a file or stdout
+    history      JSON lines, one object per job (jobs_history.jsonl)
+    samples      gzipped JSON lines, <dir>/<uuid>/<start>.jsonl.gz; a single job also to a file or stdout
     time-series  SQLite file with job_resource_samples and job_metadata
-    parquet      columns, one row a job or sample (needs joblens[data])
-    csv          the same as text
-    ro-crate     one run or job with all that is known of it, as research archives take it
+    parquet      one row per job or sample (needs joblens[data])
+    csv          the same as CSV
+    ro-crate     one run or job with all its metadata, for research archives
     """
     if form == "ro-crate":
         if idents or limit is not None or samples or is_narrowed(query):

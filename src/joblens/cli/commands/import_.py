@@ -7,6 +7,7 @@ from msgspec import structs
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import FormatError, InputError
 from joblens.views.text.numbers import counted
@@ -18,30 +19,34 @@ FORMATS = ("history", "samples", "time-series", "slurm")
 _OF_SLURM = ("since", "until", "users", "all_users", "cluster")
 
 
-@click.command("import")
+@click.command("import", cls=GroupedCommand)
 @click.argument("form", metavar="FORMAT", type=click.Choice(FORMATS))
 @click.argument("files", metavar="FILE...", nargs=-1)
-@click.option("--strict", is_flag=True, help="End at the first line that cannot be used.")
+@click.option("--strict", is_flag=True, help="Stop at the first invalid line.")
 @click.option(
-    "--since", metavar="WHEN", help="slurm: jobs from then on: a date, a time, an age, today (default: 30d)."
+    "--since",
+    metavar="WHEN",
+    help="slurm: only jobs since WHEN: a date, a time, an age or 'today'. Default: 30d.",
 )
-@click.option("--until", metavar="WHEN", help="slurm: jobs until then.")
+@click.option("--until", metavar="WHEN", help="slurm: only jobs until WHEN.")
 @click.option(
-    "--user", "users", metavar="NAME", multiple=True, help="slurm: of these users, not of yourself."
+    "--user", "users", metavar="NAME", multiple=True, help="slurm: jobs of these users. Default: yours."
 )
-@click.option("--all-users", is_flag=True, help="slurm: of everybody, as far as Slurm lets you see.")
-@click.option("--cluster", metavar="NAME", help="slurm: of that cluster; with FILE: whose jobs they are.")
+@click.option("--all-users", is_flag=True, help="slurm: jobs of all users that Slurm shows you.")
+@click.option(
+    "--cluster", metavar="NAME", help="slurm: jobs of this cluster; with FILE, the cluster that they ran on."
+)
 @shared_options
 def command(session: Session, /, form: str, files: tuple[str, ...], strict: bool, **chosen: Any) -> None:
-    """Read files of other systems, or of another joblens, into the store.
+    """Import files from other systems, or from another joblens, into the store.
 
     \b
-    history      jobs_history.jsonl: Keystone's or our own export
-    samples      .jsonl.gz or .jsonl: Joblet's or our own export; a folder stands for all in it
-    time-series  SQLite file with job_resource_samples: Torc's or our own export
-    slurm        what Slurm remembers: without FILE sacct is asked, else text of sacct -P
+    history      jobs_history.jsonl: from Keystone or 'joblens export'
+    samples      .jsonl.gz or .jsonl: from Joblet or 'joblens export'; a directory means all files in it
+    time-series  SQLite file with job_resource_samples: from Torc or 'joblens export'
+    slurm        Slurm accounting: runs sacct, or reads FILE, the output of sacct -P
 
-    What is in the store already is left as it is, so importing twice does no harm."""
+    Records that the store already has are skipped, so importing twice is harmless."""
     from joblens.app.reports import imports
 
     given = [name for name in _OF_SLURM if chosen[name]]

@@ -7,31 +7,32 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import job_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 from joblens.model.jobs.details import GpuFacts
 from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample
 
 
-@click.command("metrics")
+@click.command("metrics", cls=GroupedCommand)
 @job_argument
-@click.option(
-    "--follow/--no-follow", default=True, help="Go on with new samples until the job ends (default)."
-)
+@click.option("--follow/--no-follow", default=True, help="Print new samples until the job ends (default).")
 @click.option(
     "--since",
     metavar="WHEN",
-    help="Only samples from then on: a time, an age such as 5m, or +30s after the job's start.",
+    help="Only samples since WHEN: a time, an age such as 5m, or +30s after the job's start.",
 )
 @click.option(
-    "--fields", metavar="A,B.C", help="Only these keys, such as timestamp,cpu.usage_percent (JSON lines)."
+    "--fields",
+    metavar="A,B.C",
+    help="Print only these keys as JSON lines, such as timestamp,cpu.usage_percent.",
 )
-@click.option("--table", is_flag=True, help="One line a sample: CPU, memory, I/O, network, GPU.")
+@click.option("--table", is_flag=True, help="Print one line per sample: CPU, memory, I/O, network, GPU.")
 @shared_options
 def command(
     session: Session, ident: str, follow: bool, since: str | None, fields: str | None, table: bool
 ) -> None:
-    """Every sample of a job from its start; while it runs, new ones follow until it ends."""
+    """Print every sample of a job from its start; while it runs, follow it until it ends."""
     from joblens.app.jobs.queries import find, follow_samples
 
     chosen = _chosen(fields)

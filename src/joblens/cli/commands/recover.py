@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from joblens.analysis.findings.failure_causes import Cause
 from joblens.cli.context import Session
 from joblens.cli.options.common import click_options, run_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.options.run import DRIVE_OPTIONS
 from joblens.engine.life.recovery_plan import MOST_MULTIPLIED, Failure, RecoveryChoice
 from joblens.model.errors import InputError
@@ -132,22 +133,24 @@ def recovery_options(function: F) -> F:
         click.option(
             "--recovery-hook",
             metavar="CMD",
-            help="Run CMD, with the workflow's id behind it, before jobs with an unknown cause run again.",
+            help="Run 'CMD WORKFLOW_ID' before rerunning jobs that failed for an unknown reason.",
         ),
-        click.option("--retry-unknown", is_flag=True, help="Also run jobs again whose cause is unknown."),
+        click.option(
+            "--retry-unknown", is_flag=True, help="Also rerun jobs that failed for an unknown reason."
+        ),
         click.option(
             "--runtime-multiplier",
             metavar="X",
             default="1.4",
             show_default=True,
-            help="For jobs out of time.",
+            help="Multiply the time limit of jobs that timed out.",
         ),
         click.option(
             "--memory-multiplier",
             metavar="X",
             default="1.5",
             show_default=True,
-            help="For jobs out of memory.",
+            help="Multiply the memory of jobs that ran out of it.",
         ),
     ):
         function = option(function)
@@ -169,18 +172,19 @@ def request_from(given: dict[str, Any]) -> RecoveryRequest:
     return RecoveryRequest(choice, () if hook is None else parse_hook(hook))
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @run_argument
 @recovery_options
-@click.option("--no-prompts", is_flag=True, help="Ask nothing on a terminal.")
+@click.option("--no-prompts", is_flag=True, help="Do not ask for confirmation.")
 @click_options(DRIVE_OPTIONS)
 @shared_options
 def command(session: Session, /, ident: str, **given: Any) -> int:
-    """Run again what failed in RUN and all that waits for it, in the same run: jobs out of memory or time get
-    more of it, jobs that were lost run as they are. Jobs with an unknown cause are skipped.
+    """Rerun the failed jobs of RUN and their dependents, in the same run. Jobs that ran out of memory or
+    time get more; lost jobs run unchanged; jobs that failed for an unknown reason are skipped.
 
-    On a terminal it asks what to do about each cause. The exit code is that of run FILE; 1 also where nothing
-    can be recovered."""
+    On a terminal, asks what to do about each cause. The exit code is that of 'run FILE', and 1 if nothing
+    can be recovered.
+    """
     from joblens.app.driving.recovery import hold_run
     from joblens.app.runs.control import refuse_command
     from joblens.app.runs.lookup import find_named_run

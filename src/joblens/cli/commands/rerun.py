@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, shared_options
+from joblens.cli.options.groups import RERUN_GROUPS, GroupedCommand
 from joblens.cli.options.run import offer_options, take_queue_options, tell_of_broker, with_offer
 from joblens.model.errors import InputError
 from joblens.model.values.units import format_bytes, format_duration
@@ -186,33 +187,36 @@ def _tell(session: Session, again: "JobAgain") -> None:
     session.write_lines([text for text in lines if text])
 
 
-@click.command()
+@click.command(cls=GroupedCommand, groups=RERUN_GROUPS)
 @click.argument("ident", metavar="RUN|JOB", shell_complete=complete_run)
-@click.option("--failed", is_flag=True, help="What has not succeeded, and everything that needs it.")
+@click.option("--failed", is_flag=True, help="Jobs that did not succeed, and their dependents.")
 @click.option(
-    "--changed", is_flag=True, help="What has changed since: the file, commands, input files, datasets."
+    "--changed",
+    is_flag=True,
+    help="Jobs whose definition, inputs or datasets changed since, and their dependents.",
 )
 @click.option("--all", "everything", is_flag=True, help="Everything.")
 @click.option(
     "--only",
     multiple=True,
     metavar="NAME",
-    help="These jobs, and everything that needs them: name, glob, label:…, regex:… (repeatable).",
+    help="These jobs and their dependents: name, glob, label:…, regex:…. Repeatable.",
 )
 @click.option(
-    "--env", multiple=True, metavar="K=V", help="JOB: variable for it, such as a secret (repeatable)."
+    "--env", multiple=True, metavar="K=V", help="Set an environment variable, such as a secret. Repeatable."
 )
-@click.option("--cwd", metavar="DIR", help="JOB: directory to run it in. Default: as then.")
+@click.option("--cwd", metavar="DIR", help="Working directory. Default: as recorded.")
 @offer_options
 @shared_options
 def command(
     session: Session, /, ident: str, failed: bool, changed: bool, everything: bool, **given: Any
 ) -> None:
-    """Make a new run of the same workflow that runs part of RUN again; the other jobs keep the outcome they
-    have there. --failed, --only and --all use the file as it was then, --changed as it is now.
+    """Start a new run of the same workflow that runs part of RUN again; the other jobs keep their
+    results. --failed, --only and --all use the file as recorded, --changed uses the current file.
 
-    With a JOB, its command is run again in front: in its directory, with its limits, parameters and
-    variables. What is not as it was then is told."""
+    With a JOB, run its command again in the foreground, with the same directory, limits, parameters and
+    environment variables. Reports what has changed since.
+    """
     from joblens.app.runs.lookup import find_job_or_run
     from joblens.model.jobs.job import Record
 

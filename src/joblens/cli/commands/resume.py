@@ -7,18 +7,19 @@ from msgspec.structs import replace
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import run_argument, shared_options
+from joblens.cli.options.groups import DRIVE_GROUPS, GroupedCommand
 from joblens.cli.options.run import offer_options, take_queue_options, tell_of_broker, with_offer
 
 
-@click.command()
+@click.command(cls=GroupedCommand, groups=DRIVE_GROUPS)
 @run_argument
 @offer_options
 @shared_options
 def command(session: Session, /, ident: str, **given: Any) -> None:
-    """Continue RUN: jobs that have succeeded do not run again, jobs that still run are waited for, the others
-    run.
+    """Continue RUN: skip jobs that succeeded, wait for jobs that are still running, and run the others.
 
-    The exit code is that of run FILE: 0 when all jobs have succeeded, 1 when some have not."""
+    The exit code is that of 'run FILE': 0 if all jobs succeeded, 1 if any failed.
+    """
     from joblens.analysis.runs.status import run_label
     from joblens.app.driving.checks import RunRequest, check_request
     from joblens.app.runs.control import refuse_command, refuse_driven

@@ -6,6 +6,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, count_from, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 _THE_SAME = "\0"  # --write without a file: the one the workflow came from
 
 
-@click.command("rightsize")
+@click.command("rightsize", cls=GroupedCommand)
 @click.argument("ident", metavar="RUN", required=False, shell_complete=complete_run)
 @click.option(
     "--jobs",
     "names",
     metavar="NAME",
     multiple=True,
-    help="Jobs of that name instead of a run's: single commands, imported ones; * and ? match.",
+    help="Use jobs with this name, not a run: single commands or imported jobs; * and ? match.",
 )
 @click.option(
     "--write",
@@ -31,21 +32,19 @@ _THE_SAME = "\0"  # --write without a file: the one the workflow came from
     metavar="[SPEC]",
     is_flag=False,
     flag_value=_THE_SAME,
-    help="Write the advice into the workflow's file, or into SPEC. Comments and order stay.",
+    help="Write the advice to the workflow file, or to SPEC. Keeps comments and order.",
 )
-@click.option(
-    "--diff", is_flag=True, help="Print what --write would change as a unified diff; write nothing."
-)
-@click.option("--add", is_flag=True, help="Also add amounts that are not written yet.")
-@click.option("--force", is_flag=True, help="Also take away where few jobs were seen (confidence low).")
+@click.option("--diff", is_flag=True, help="Print the changes of --write as a unified diff, without writing.")
+@click.option("--add", is_flag=True, help="Also add requests that the file does not set.")
+@click.option("--force", is_flag=True, help="Also lower requests that rest on few runs (low confidence).")
 @click.option(
     "--strategy",
     type=click.Choice(["max-seen", "min-waste", "max-throughput"]),
     default="max-seen",
     show_default=True,
-    help="How to choose memory. All but max-seen have jobs that do not fit tried again with more.",
+    help="How to choose memory. All but 'max-seen' rely on retrying jobs with more memory.",
 )
-@click.option("--runs", type=count_from(1), metavar="N", help="Look at the newest N runs only.")
+@click.option("--runs", type=count_from(1), metavar="N", help="Use only the newest N runs.")
 @shared_options
 def command(
     session: Session,
@@ -59,10 +58,11 @@ def command(
     strategy: str,
     runs: int | None,
 ) -> None:
-    """What the jobs of a workflow should ask for, from all its runs; or jobs of a name.
+    """Suggest resource requests for the jobs of a workflow, from all its runs; or for jobs with a name.
 
-    Memory is 10 to 20 % above the peak, runtime 15 to 30 % above the longest, CPUs the next whole one; more
-    after a job ran out of memory or time."""
+    Memory is 10 to 20 % above the peak, runtime 15 to 30 % above the longest, CPUs the next whole number;
+    more after a job ran out of memory or time.
+    """
     from joblens.analysis.sizing.observations import Strategy
     from joblens.app.reports.rightsize_files import edited, open_spec, replace_file
     from joblens.app.reports.rightsizing import size_workflow

@@ -28,7 +28,7 @@ def check_options(engine: str, given: dict[str, Any]) -> None:
     for row in SLURM_OPTIONS:
         if row.name in _OF_SEVERAL_JOBS and given[row.name] is not None:
             raise InputError(
-                f"{row.flags[-1]} goes with a workflow file only", hint="one command is one job of Slurm"
+                f"{row.flags[-1]} needs a workflow file", hint="a single command is one Slurm job"
             )
     if given["label"] and engine != CELERY:
         raise InputError(

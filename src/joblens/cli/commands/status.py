@@ -9,21 +9,22 @@ import click
 from joblens.cli.commands.submitted import clear_line, goes_on
 from joblens.cli.context import Session
 from joblens.cli.options.common import job_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 Tell = Callable[[dict[str, Any]], None]
 
 
-@click.command("status")
+@click.command("status", cls=GroupedCommand)
 @job_argument
-@click.option("-m", "--monitor", is_flag=True, help="Follow it until it has ended.")
+@click.option("-m", "--monitor", is_flag=True, help="Follow the job until it ends.")
 @click.option(
-    "-i", "--interval", default="2", metavar="TIME", show_default=True, help="With -m: between looks."
+    "-i", "--interval", default="2", metavar="TIME", show_default=True, help="With -m: polling interval."
 )
 @shared_options
 def command(session: Session, ident: str, monitor: bool, interval: str) -> None:
-    """How a job stands, in the words of task queues: PENDING, STARTED, SUCCESS, FAILURE, REVOKED (cancelled)
-    or RETRY (its worker was lost, and it waits for another); with its result once it has ended. Of a
-    workflow's id (wf-…): how its tasks stand, as workflow-status tells it."""
+    """Show a job's status, in the terms of task queues: PENDING, STARTED, SUCCESS, FAILURE, REVOKED
+    (cancelled) or RETRY (worker lost, waiting for another one); and its result once it has ended. For a
+    workflow ID (wf-…), show the status of its tasks."""
     from joblens.app.jobs.queries import find
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.queue.watch import WORKFLOW_PREFIX, find_group, task_status, unknown_workflow

@@ -9,6 +9,7 @@ from joblens.cli.commands.run_on_engine import check_options
 from joblens.cli.commands.submitted import clear_line, collecting, finish, goes_on, say, told
 from joblens.cli.context import Session
 from joblens.cli.options.common import click_options, job_options, shared_options
+from joblens.cli.options.groups import RUN_GROUPS
 from joblens.cli.options.request import CELERY, CLUSTERS, LOCAL, container_from, request_from
 from joblens.cli.options.run import only_label, take_queue_options
 from joblens.cli.options.spec import SpecCommand, with_spec
@@ -237,19 +238,29 @@ def _show_while_waiting(
     finish(session, session.store.find(record.job.uuid), given["wait_timeout"])
 
 
-@click.command(cls=ToolOrSpecCommand, context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=ToolOrSpecCommand,
+    context_settings={"allow_interspersed_args": False},
+    groups=RUN_GROUPS,
+    forms=(
+        "[OPTIONS] -- COMMAND [ARGUMENTS]...",
+        "[OPTIONS] --shell LINE",
+        "[OPTIONS] FILE",
+        "[OPTIONS] TOOL SCRIPT",
+    ),
+)
 @job_options
 @click_options(SPEC_OPTIONS)
 @click_options(QUEUE_OPTIONS)
 @shared_options
 def command(session: Session, /, **given: Any) -> None:
-    """Run COMMAND, the jobs of a workflow FILE, or TOOL SCRIPT in the background, measured as with run. It
-    keeps running when the terminal is closed.
+    """Run COMMAND, the jobs of a workflow FILE, or TOOL SCRIPT in the background, measured as with 'run'.
+    The job keeps running when the terminal is closed.
 
-    A tool's script, and with a broker everything, goes to workers of a queue (joblens worker); where there is
-    neither, one is started here for as long as there is work.
+    Tool scripts, and with a broker all jobs, go to queue workers ('joblens worker'). If no broker is
+    configured, joblens starts a worker on this machine while there is work.
 
-    Prints the job's or the run's id; see it with status, list, top, logs, metrics, wait and cancel.
+    Prints the ID of the job or run, for status, list, top, logs, metrics, wait and cancel.
     """
     given = with_tool(given)
     if given["wait_timeout"] is not None and not given["wait"]:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from joblens.app.jobs.preparation import parse_early_signal, parse_env, parse_notify, parse_params
 from joblens.app.jobs.requests import Request, UnusableValue, check_request, memory_of, seconds_of
-from joblens.cli.options.table import ENGINE_OPTIONS, RUN_OPTIONS, SLURM_OPTIONS, OptionRow
+from joblens.cli.options.table import ENGINE_OPTIONS, RUN_OPTIONS, SLURM_OPTIONS
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Accounting, ContainerJob, Granularity, Requirements
 
@@ -169,19 +169,8 @@ def _changed_slurm(choice: "SlurmChoice", given: dict[str, Any]) -> "SlurmChoice
     return replace(choice, **changes)
 
 
-def rows_without_file(rows: tuple[OptionRow, ...]) -> tuple[OptionRow, ...]:
-    """For commands that name a run that is known already."""
-    from msgspec.structs import replace
-
-    return tuple(replace(row, help=_as_sentence(row.help.removeprefix("FILE: "))) for row in rows)
-
-
-def _as_sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-QUEUE_OPTIONS_OF_RUNS = rows_without_file(tuple(row for row in RUN_OPTIONS if row.name in _OF_QUEUES))
-ENGINE_OPTIONS_OF_RUNS = rows_without_file((*ENGINE_OPTIONS, *SLURM_OPTIONS))
+QUEUE_OPTIONS_OF_RUNS = tuple(row for row in RUN_OPTIONS if row.name in _OF_QUEUES)
+ENGINE_OPTIONS_OF_RUNS = (*ENGINE_OPTIONS, *SLURM_OPTIONS)
 
 
 def request_from(given: dict[str, Any], *, background: bool) -> Request:
@@ -286,6 +275,7 @@ def refuse_spec_options(given: dict[str, Any]) -> None:
     for row in SPEC_OPTIONS:
         value = given[row.name]
         if row.name not in also_of_commands and value and value != row.default:
+            hint = "the time limit of a command is --timeout TIME" if row.name == "time" else ""
             raise InputError(
-                f"{row.flags[-1]} goes with a workflow file only", hint="joblens run FILE.yaml [OPTIONS]"
+                f"{row.flags[-1]} needs a workflow file", hint=hint or "joblens run FILE.yaml [OPTIONS]"
             )

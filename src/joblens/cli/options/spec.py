@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from joblens.cli.context import Session
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.options.table import split_spec
 from joblens.model.errors import InputError
 
@@ -24,7 +25,7 @@ def param_option(function: F) -> F:
         "params",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Value of a parameter or variable instead of the file's; may be given several times.",
+        help="Override a parameter or variable of the file. Repeatable.",
     )(function)
 
 
@@ -69,7 +70,9 @@ def is_file(target: str) -> bool:
 _KEY = "joblens.spec"
 
 
-class SpecCommand(click.Command):
+class SpecCommand(GroupedCommand):
+    """Takes a workflow file, or a command."""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spec, args = split_spec(args)
         ctx.meta[_KEY] = spec

@@ -72,7 +72,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["--report", "/no/such/dir/report.json", "--", "true"], "there is no directory /no/such/dir"),
     (["--report", "/tmp", "--", "true"], "--report /tmp: it is a directory"),
     (["--quiet", "--verbose", "--", "true"], "only one of them"),
-    (["--no-such-option", "--", "true"], "No such option"),
+    (["--no-such-option", "--", "true"], "no such option: --no-such-option"),
     (["--name"], "requires an argument"),
 ]
 
