@@ -1,4 +1,4 @@
-"""Where the command line starts and ends: the one place where errors become messages and exit codes."""
+"""Entry point of the command line; turns errors into messages and exit codes."""
 
 import gc
 import os
@@ -122,15 +122,15 @@ def _import_msgspec() -> None:
 
 
 def _try_fast_path(arguments: list[str]) -> bool:
-    """A plain command line of `run`; ends by SystemExit with the job's exit code. False: it is not plain."""
+    """Runs a plain `run` line without click and exits with the job's code. False: click must parse it."""
     from joblens.cli.options.table import parse
 
     given = parse(arguments)
     if given is None:
         return False
-    from joblens.cli.commands.run import run_quickly
+    from joblens.cli.commands.run import run_parsed
 
-    run_quickly(given)
+    run_parsed(given)
     return True
 
 

@@ -72,7 +72,7 @@ def test_people_know_it_by_its_job_alone(desk: WorkflowDesk) -> None:
     assert desk.call("show", "1", "--json", code=0).json["job_uuid"] == only_record(desk).job.uuid
     assert desk.call("logs", "1", code=0).stdout == "hello\n"
     assert desk.call("wait", "1", code=0).stdout == ""
-    assert "already over" in desk.call("cancel", "1", code=0).stdout
+    assert "already ended" in desk.call("cancel", "1", code=0).stdout
 
 
 def test_its_run_is_neither_resumed_nor_repeated_as_a_workflow(desk: WorkflowDesk) -> None:
@@ -87,7 +87,7 @@ def test_its_run_is_neither_resumed_nor_repeated_as_a_workflow(desk: WorkflowDes
     ):
         assert "joblens rerun 1" in desk.call(*words, code=2).stderr
     assert (
-        "a container is on one node"
+        "a container runs on one node"
         in desk.call_local_cluster(
             *("run", *ON_SLURM, "--nodes", "2", "--container", "x", "--", "true"), code=2
         ).stderr

@@ -177,7 +177,7 @@ def test_the_same_batch_with_nested_values_changes_nothing(one: Desk) -> None:
 
 def test_another_content_under_the_same_name_is_refused(one: Desk) -> None:
     one.spawn(job("a", "echo 1", priority=1))
-    assert "'a' was added before with another content (command)" in one.refused(
+    assert "'a' was already added with different content (command)" in one.refused(
         job("a", "echo 2", priority=1)
     )
 
@@ -377,7 +377,7 @@ def test_secrets_of_added_jobs_stay_out_of_the_store(one: Desk) -> None:
     assert one.spawn(job("a", f"curl -H {secret} x", env={"API_TOKEN": secret, "PLAIN": "1"})).existing == (
         "a",
     )
-    assert "secret in the name" in one.refused(job(f"b-{secret}", env={"API_TOKEN": secret}))
+    assert "the name contains a secret" in one.refused(job(f"b-{secret}", env={"API_TOKEN": secret}))
 
 
 # ---- runs ------------------------------------------------------------------------------------------------

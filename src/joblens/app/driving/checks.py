@@ -156,7 +156,7 @@ def check_request(request: RunRequest, settings: Settings, config: str | None, s
     try:
         make_private_folder(_output_folder(request.options))
     except OSError as error:
-        raise _unusable(request.options, f"cannot be made: {error.strerror}") from error
+        raise _unusable(request.options, f"cannot be created: {error.strerror}") from error
 
 
 def _refuse_busy(request: RunRequest, store: Store, settings: Settings) -> None:
@@ -178,24 +178,24 @@ def _output_folder(options: RunOptions) -> str:
 def check_folders(options: RunOptions) -> None:
     """Raises InputError where the run has no directory, or no folder for output can be made."""
     if not os.path.isdir(options.cwd or "."):
-        raise InputError(f"the directory of the run, {options.cwd}, is not there")
+        raise InputError(f"the directory of the run, {options.cwd}, does not exist")
     folder = _output_folder(options)
     above = os.path.abspath(folder)
     while not os.path.lexists(above):
         above = os.path.dirname(above)
     if not os.path.isdir(above):
-        raise _unusable(options, f"cannot be made: {os.strerror(errno.ENOTDIR)}")
+        raise _unusable(options, f"cannot be created: {os.strerror(errno.ENOTDIR)}")
     if not os.access(above, os.W_OK | os.X_OK):
         is_there = above == os.path.abspath(folder)
         raise _unusable(
-            options, "cannot be written" if is_there else f"cannot be made: {os.strerror(errno.EACCES)}"
+            options, "cannot be written" if is_there else f"cannot be created: {os.strerror(errno.EACCES)}"
         )
 
 
 def _unusable(options: RunOptions, what: str) -> InputError:
     return InputError(
         f"-o {options.output_dir}: {what}",
-        hint="what jobs print goes there; name a folder that can be written with -o DIR",
+        hint="job output goes there; give a writable directory with -o DIR",
     )
 
 
@@ -205,8 +205,8 @@ def _unusable(options: RunOptions, what: str) -> InputError:
 def refuse_inside_a_job() -> None:
     if is_inside_a_job():
         raise SupervisorError(
-            "this command runs inside a job, and a run in the background would end with that job",
-            hint="run it in front, or from outside of the job",
+            "this command runs inside a job; a background run would end with that job",
+            hint="run it in the foreground, or outside the job",
         )
 
 
@@ -238,5 +238,5 @@ def _check_inputs(plan: Plan, cwd: str, places: frozenset[int]) -> None:
         more = [f"and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else []
         raise PlanError(
             f"input {' and '.join(kinds)} are missing:\n  " + "\n  ".join([*paths[:_SHOWN], *more]),
-            hint=f"paths are looked for from {cwd or os.getcwd()}",
+            hint=f"paths are relative to {cwd or os.getcwd()}",
         )

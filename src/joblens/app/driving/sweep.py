@@ -50,7 +50,7 @@ def lines_of_file(path: str) -> list[str]:
     ]
     values = [line for line in lines if line]
     if not values:
-        raise InputError(f":::: {path}: has no lines", hint="one value on each line")
+        raise InputError(f":::: {path}: has no lines", hint="write one value per line")
     return values
 
 
@@ -206,4 +206,4 @@ def _copy(record: Record, stream: str, descriptor: int) -> None:
             while view:
                 view = view[os.write(descriptor, view) :]
     except (JoblensError, OSError):
-        pass  # it printed nothing, or whoever read it has gone: the jobs go on
+        pass  # the job printed nothing, or whoever read it has gone: the jobs go on

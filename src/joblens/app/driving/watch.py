@@ -93,7 +93,7 @@ class RunWatcher:
             if self._is_deserted():
                 self.look()  # it may have ended in between
                 if self._status is RunStatus.RUNNING:
-                    self._view.note("nobody drives this run any more; joblens resume goes on with it")
+                    self._view.note("the driver of this run has died; joblens resume continues it")
                     self._status = self._view.tracker.status = RunStatus.STOPPED
                     self._stop_clock()
                     self.look()
@@ -184,7 +184,7 @@ class RunWatcher:
         self._stops.append(event)
         now = last_stop(self._stops)
         if now is not None and now is not before and not self._is_first:
-            who = "its time is up" if now.by == TIME else "someone asked for its end"
+            who = "time limit reached" if now.by == TIME else "cancelled"
             self._view.note(f"{who} ({now.how})")
 
     def _tell_kept(self) -> None:

@@ -42,7 +42,7 @@ class BenchGroup(click.Group):
     def _behind_dashes(self, ctx: click.Context, error: click.UsageError) -> click.UsageError:
         said = error.format_message().rstrip(".")
         return click.UsageError(
-            f"{said}; a command to measure goes behind --: joblens bench [OPTIONS] -- COMMAND", ctx
+            f"{said}; a command to measure goes after --: joblens bench [OPTIONS] -- COMMAND", ctx
         )
 
 
@@ -141,7 +141,7 @@ def ab(session: Session, /, **given: Any) -> int:
 
         session.write_lines(render_result(document, session.table_width, session.palette))
         if has_runs and not given["no_save"]:
-            session.note(f"joblens: kept as {document['id']}")
+            session.note(f"joblens: saved as {document['id']}")
     return {"interrupt": 130, "failure": 1}.get(document["stopped"], 0)
 
 
@@ -211,7 +211,7 @@ def run(session: Session, /, **given: Any) -> int:
         for place, document in enumerate(documents):
             session.write_lines([""] if place else [])
             session.write_lines(render_result(document, session.table_width, session.palette))
-            session.write_lines([f"kept as {document['id']}"])
+            session.write_lines([f"saved as {document['id']}"])
     return 0 if all(document["error"] is None for document in documents) else 1
 
 

@@ -81,7 +81,7 @@ def _check(
 
     store = session.current_store
     if (ident is None) == (not names):
-        raise InputError("name a run, or jobs with --jobs NAME")
+        raise InputError("give a RUN, or --jobs NAME")
     run = None if ident is None else find_named_run(store, ident, session.note, run_number)
     records = records_named(store, names) if run is None else records_of_whole_run(store, run)
     report = check_utilization(

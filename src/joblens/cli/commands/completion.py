@@ -69,5 +69,8 @@ def command(session: Session, shell: str | None) -> None:
 def _own_shell() -> str:
     shell = os.path.basename(os.environ.get("SHELL", ""))
     if shell not in _SHELLS:
-        raise InputError("for which shell?", hint="joblens completion bash, or zsh, or fish")
+        raise InputError(
+            "no shell given, and $SHELL is not bash, zsh or fish",
+            hint="joblens completion bash (or zsh, fish)",
+        )
     return shell

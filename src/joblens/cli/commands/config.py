@@ -91,4 +91,4 @@ def _line(file: str, reason: str, *, is_read: bool) -> str:
         return f"{file}  read"
     if reason:
         return f"{file}  not read: {reason}"
-    return f"{file}  not read" if os.path.exists(file) else f"{file}  not there"
+    return f"{file}  not read" if os.path.exists(file) else f"{file}  not found"

@@ -37,7 +37,7 @@ def list_(session: Session, ident: str, status: str | None) -> None:
         return
     if not rows:
         session.write(
-            f"No dataset is {status}.\n" if status and datasets else "The workflow has no datasets.\n"
+            f"No datasets are {status}.\n" if status and datasets else "The workflow has no datasets.\n"
         )
         return
     from joblens.views.runs.workflows import render_datasets

@@ -40,8 +40,8 @@ def command(session: Session, before: str, after: str | None, shows_all: bool) -
             return
         if isinstance(one, Record) or isinstance(other, Record):
             raise InputError(
-                f"'{before}' and '{after}': a job and a run cannot be compared",
-                hint="job:3 names a job, workflow:3 the newest run of a workflow",
+                f"'{before}' and '{after}': cannot compare a job with a run",
+                hint="write job:3 for a job, workflow:3 for the newest run of a workflow",
             )
         found = diff_runs(store, one, other)
     from joblens.views.runs.diff import render_run_diff, run_diff_form

@@ -60,11 +60,11 @@ def crate_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def refuse_crate_options(form: str, asked: CrateRequest) -> None:
     """They were given with a form that has no use for them."""
     if asked.ident is not None:
-        raise InputError(f"'{asked.ident}' has no meaning for '{form}'", hint="--job ID chooses a job")
+        raise InputError(f"'{asked.ident}' does not apply to '{form}'", hint="use --job ID to select a job")
     for name in ("with_files", "files_limit", "license"):
         if getattr(asked, name):
             option = f"--{name.replace('_', '-')}"
-            raise InputError(f"{option} has no meaning for '{form}'", hint="it goes with ro-crate")
+            raise InputError(f"{option} does not apply to '{form}'", hint="it needs ro-crate")
 
 
 def export_crate(session: Session, output: str | None, asked: CrateRequest) -> None:
@@ -87,9 +87,9 @@ def _write(session: Session, output: str | None, asked: CrateRequest) -> "Export
     if asked.ident is None:
         raise InputError("'ro-crate' needs a run or a job", hint=_EXAMPLE)
     if output is None or output == "-":
-        raise InputError("'ro-crate' needs a place to write to", hint=f"{_EXAMPLE}, or -o crate.zip")
+        raise InputError("'ro-crate' needs an output path", hint=f"{_EXAMPLE}, or -o crate.zip")
     if asked.files_limit is not None and not asked.with_files:
-        raise InputError("--files-limit goes with --with-files")
+        raise InputError("--files-limit needs --with-files")
     choice = CrateChoice(
         license=asked.license or NO_LICENSE,
         with_files=asked.with_files,
@@ -148,12 +148,12 @@ def command(
     """
     if form == "ro-crate":
         if idents or limit is not None or samples or is_narrowed(query):
-            raise InputError("'ro-crate' takes one run or job: name it behind the format, without filters")
+            raise InputError("'ro-crate' exports one run or job: give it after the format, without filters")
         export_crate(session, output, crate)
         return
     refuse_crate_options(form, crate)
     if samples and form not in ("csv", "parquet"):
-        raise InputError(f"--samples has no meaning for '{form}'", hint="it goes with csv and parquet")
+        raise InputError(f"--samples does not apply to '{form}'", hint="it needs csv or parquet")
     choice = structs.replace(query, limit=limit, sort=SortKey.STARTED, ascending=limit is None)
     with ProgressBar("jobs") as bar:
         done = _Export(session, output, idents, choice, bar).run(form, samples)
@@ -204,7 +204,7 @@ class _Export:
 
     def _needed_output(self, form: str, example: str) -> str:
         if self._output is None:
-            raise InputError(f"'{form}' needs a place to write to", hint=f"for example: -o {example}")
+            raise InputError(f"'{form}' needs an output path", hint=f"for example: -o {example}")
         return self._output
 
     def _rows(self, form: str, samples: bool) -> "Exported":
@@ -246,8 +246,8 @@ class _Export:
         is_one = len(self._named) == 1
         if self._output is None and not is_one:
             raise InputError(
-                "samples of several jobs need a folder to go to",
-                hint="give one with -o FOLDER, or choose one job with --job ID",
+                "samples of several jobs need an output directory",
+                hint="give -o DIR, or select one job with --job ID",
             )
         if self._output is None or (is_one and self._output.endswith((".gz", ".jsonl"))):
             record = next(self._records())
@@ -255,5 +255,5 @@ class _Export:
             write = exports.export_job_samples if is_plain else exports.export_gzip_samples
             return self._to_file(lambda file: exports.Exported(jobs=1, rows=write(self._store, record, file)))
         if os.path.isfile(self._output):
-            raise InputError(f"{self._output} is a file; samples of several jobs need a folder")
+            raise InputError(f"{self._output} is a file; samples of several jobs need a directory")
         return exports.export_samples(self._store, self._records(), self._output, self._bar.advance)

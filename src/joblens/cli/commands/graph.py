@@ -82,8 +82,8 @@ def _format(session: Session, output: str | None) -> str:
         if ending in _ENDINGS:
             return _ENDINGS[ending]
         if asked is None:
-            hint = "end it with .svg, .mmd, .json or .txt, or give --format"
-            raise InputError(f"the ending of '{output}' tells no format", hint=hint)
+            hint = "use the extension .svg, .mmd, .json or .txt, or give --format"
+            raise InputError(f"unknown output format: '{output}'", hint=hint)
     return "json" if session.json else "text"
 
 

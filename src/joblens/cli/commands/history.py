@@ -103,5 +103,5 @@ def _tell_of_more(session: Session, store: Store, query: HistoryQuery, shown: in
         return
     total = store.count(query)
     if total > shown:
-        text = f"{shown} of {total} jobs; more with --limit N, 0 for all"
+        text = f"{shown} of {total} jobs; use --limit N for more, 0 for all"
         session.write(session.palette.paint(text, "dim") + "\n")

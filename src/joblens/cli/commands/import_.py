@@ -51,25 +51,25 @@ def command(session: Session, /, form: str, files: tuple[str, ...], strict: bool
 
     given = [name for name in _OF_SLURM if chosen[name]]
     if given and form != "slurm":
-        raise InputError(f"{_option(given[0])} is for 'import slurm'")
+        raise InputError(f"{_option(given[0])} needs 'import slurm'")
     if not files and form != "slurm":
         raise InputError(f"import {form} needs files")
     if files and (others := [name for name in given if name != "cluster"]):
-        raise InputError(f"{_option(others[0])} is for what sacct is asked; a file is taken as it is")
+        raise InputError(f"{_option(others[0])} selects what sacct reports; it does not apply to a file")
     result = imports.Imported(is_strict=strict)
     with ProgressBar("lines") as bar:
         if form == "slurm":
             from joblens.app.reports.slurm_import import SlurmPast, import_slurm
 
             past = SlurmPast(**{name: chosen[name] for name in given})
-            import_slurm(session.store_to_fill, files, past, result, bar.advance)
+            import_slurm(session.writable_store, files, past, result, bar.advance)
         else:
             work = {
                 "history": imports.import_history,
                 "samples": imports.import_samples,
                 "time-series": imports.import_time_series,
             }[form]
-            work(session.store_to_fill, files, result, bar.advance)
+            work(session.writable_store, files, result, bar.advance)
     for problem in result.bad:
         session.note(f"joblens: {problem}")
     if result.bad_lines > len(result.bad):
@@ -81,7 +81,7 @@ def command(session: Session, /, form: str, files: tuple[str, ...], strict: bool
         session.write(_sentence(result) + "\n")
     if result.bad_lines and not (result.jobs or result.samples or result.known):
         raise FormatError(
-            f"nothing in it could be read as '{form}'", hint=f"known forms: {', '.join(FORMATS)}"
+            f"no line of it could be read as '{form}'", hint=f"known formats: {', '.join(FORMATS)}"
         )
 
 
@@ -96,7 +96,7 @@ def _sentence(result: "Imported") -> str:
     if result.known:
         parts.append(f"{counted(result.known, 'job')} already there")
     if result.unfinished:
-        parts.append(f"{result.unfinished:,} unfinished left out")
+        parts.append(f"{result.unfinished:,} unfinished skipped")
     if result.bad_lines:
         parts.append(f"{counted(result.bad_lines, 'bad line')} left out")
     return ", ".join(parts) + "."

@@ -51,7 +51,7 @@ def _by_ids(session: Session, idents: tuple[str, ...]) -> "tuple[Run, list[int]]
             raise InputError(f"job {ident} belongs to no workflow", hint=f"joblens rerun {ident}")
     runs = {link.run_uuid for link in links if link is not None}
     if len(runs) > 1:
-        raise InputError("these jobs belong to several runs", hint="reset those of each run by themselves")
+        raise InputError("these jobs belong to several runs", hint="reset the jobs of each run separately")
     return store.find_run(runs.pop()), [link.index for link in links if link is not None]
 
 
@@ -108,11 +108,11 @@ def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool,
         session.write_json({"run": run_label(run), "run_uuid": run.uuid, "dry_run": dry_run, **form})
         return
     if not every:
-        session.write(f"No job of run {run_label(run)} has to be reset\n")
+        session.write(f"No job of run {run_label(run)} needs a reset\n")
         return
     session.write(f"{'Would reset' if dry_run else 'Reset'}: {_shown(names)}\n")
     if behind:
-        session.write(f"with their dependants: {_shown(behind)}\n")
+        session.write(f"with their dependents: {_shown(behind)}\n")
     if not dry_run:
         session.write(f"joblens resume {run_label(run)} runs them\n")
 
@@ -120,7 +120,7 @@ def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool,
 def _warn(session: Session, done: Sequence[str], *, no_prompts: bool) -> None:
     session.warn(f"jobs that succeeded run again, and their results are replaced: {_shown(done)}")
     if session.is_interactive and not no_prompts and not click.confirm("Reset them?", err=True):
-        session.note("Nothing was changed")
+        session.note("Nothing changed")
         raise click.Abort
 
 

@@ -28,7 +28,7 @@ def command(session: Session, ident: str, follow: bool, stderr: bool, tail: int 
     """Print a job's standard output, byte for byte. If the job failed or printed nothing there, its
     standard error follows, on standard error."""
     if session.json:
-        raise InputError("logs are the job's own bytes and have no JSON form", hint="leave out --json")
+        raise InputError("logs are raw bytes and have no JSON form", hint="omit --json")
     from joblens.app.jobs.logs import follow_log, read_log
     from joblens.app.jobs.queries import find
 
@@ -36,7 +36,7 @@ def command(session: Session, ident: str, follow: bool, stderr: bool, tail: int 
     record = find(store, ident, session.note)
     stream = "stderr" if stderr else "stdout"
     chunks = (
-        follow_log(store, record.job.uuid, stream, tail, session.care)
+        follow_log(store, record.job.uuid, stream, tail, session.recover_orphans)
         if follow
         else read_log(record, stream, tail)
     )
@@ -75,6 +75,6 @@ def _has_failed(record: "Record") -> bool:
 
 def _nothing(outcome: "Outcome", stream: str) -> str:
     if stream == "stderr" and outcome.stdout_bytes:
-        return f"nothing on stderr; {format_bytes(outcome.stdout_bytes)} on stdout: leave out --stderr"
+        return f"nothing on stderr; stdout has {format_bytes(outcome.stdout_bytes)}: omit --stderr"
     is_known = outcome.stdout_bytes is not None and outcome.stderr_bytes is not None
-    return "it printed nothing" if is_known else f"nothing on {stream}"
+    return "the job printed nothing" if is_known else f"nothing on {stream}"

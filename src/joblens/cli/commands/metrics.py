@@ -37,12 +37,12 @@ def command(
 
     chosen = _chosen(fields)
     if table and (session.json or chosen):
-        raise InputError("--table is text, --json and --fields are JSON: choose one")
+        raise InputError("--table cannot be combined with --json or --fields")
     store = session.current_store
     record = find(store, ident, session.note)
     from_us = None if since is None else _since_us(since, record)
     stream = (
-        follow_samples(store, record.job.uuid, session.care)
+        follow_samples(store, record.job.uuid, session.recover_orphans)
         if follow
         else iter(store.samples(record.job.uuid))
     )
@@ -127,7 +127,7 @@ def _chosen(fields: str | None) -> list[list[str]]:
         return []
     names = [name.strip() for name in fields.split(",") if name.strip()]
     if not names:
-        raise InputError("--fields names no field", hint="for example: --fields timestamp,cpu.usage_percent")
+        raise InputError("--fields is empty", hint="for example: --fields timestamp,cpu.usage_percent")
     return [name.split(".") for name in names]
 
 

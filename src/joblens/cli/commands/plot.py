@@ -25,7 +25,7 @@ def _split_formats(
     words = [word.strip().lower() for each in given for word in each.split(",") if word.strip()]
     unknown = [word for word in words if word not in (*_FORMATS, "json", "text")]
     if unknown:
-        raise click.BadParameter(f"'{unknown[0]}' is none of {', '.join(_FORMATS)} (or json, text).")
+        raise click.BadParameter(f"'{unknown[0]}' is not a format: use {', '.join(_FORMATS)}, json or text.")
     if "json" in words or "text" in words:
         ctx.obj = structs.replace(ctx.find_object(Globals) or Globals(), json="json" in words)
     return tuple(dict.fromkeys(word for word in words if word in _FORMATS)) or ("html",)
@@ -36,7 +36,7 @@ def _split_ids(_ctx: click.Context, _parameter: click.Parameter, given: str | No
         return ()
     words = [word.strip() for word in given.split(",") if word.strip()]
     if not words or not all(word.isdecimal() and len(word) < 19 for word in words):
-        raise click.BadParameter(f"'{given:.60}' is no list of job numbers, such as 1,3,5.")
+        raise click.BadParameter(f"'{given:.60}' is not a list of job numbers such as 1,3,5.")
     return tuple(dict.fromkeys(int(word) for word in words))
 
 

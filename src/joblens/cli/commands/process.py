@@ -58,7 +58,7 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
         return
     ended = _carry_out(session, planned, quiet=quiet)
     if ended.was_complete and not quiet and not session.json:
-        session.write(f"{planned.checked.recipe.name}: job {ended.plan.job_id} is complete already\n")
+        session.write(f"{planned.checked.recipe.name}: job {ended.plan.job_id} is already complete\n")
     _show_end(session, ended, quiet=quiet)
     sys.exit(exit_code_of(ended))
 

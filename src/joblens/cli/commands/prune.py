@@ -52,7 +52,7 @@ def command(session: Session, older_than: str | None, max_size: str | None, dry_
 
     if not dry_run and not yes and session.is_interactive:
         planned = prune_now(dry_run=True)
-        if not _is_empty(planned) and not click.confirm(f"{_sentence(planned)} Go on?", err=True):
+        if not _is_empty(planned) and not click.confirm(f"{_sentence(planned)} Continue?", err=True):
             return 1
     pruned = prune_now(dry_run=dry_run)
     if session.json:

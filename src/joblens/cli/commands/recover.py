@@ -204,7 +204,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             session.write_json(prepared.document(is_dry_run=True))
         else:
             show(session, prepared)
-            session.write("Nothing was changed\n")
+            session.write("Nothing changed\n")
         return 0
     with hold_run(run, store, session.settings) as lock:
         choose = None if given["no_prompts"] or not session.is_interactive else _wizard(session)
@@ -217,7 +217,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             say_nothing_can_be_done(session, prepared)
             return 1
         if choose is not None and not confirm("Run the recovery?", _ask):
-            session.write("Nothing was changed\n")
+            session.write("Nothing changed\n")
             return 1
         recovered = carry_out(session, prepared, request)
         if given["detach"]:
@@ -360,10 +360,10 @@ def say_nothing_can_be_done(session: Session, prepared: Prepared) -> None:
     text = "joblens: nothing can be recovered"
     if not prepared.jobs and failed_actions(session.store, prepared.run.uuid):
         label = run_label(prepared.run)
-        text += f": a command beside the jobs failed; joblens resume {label} runs it again"
+        text += f": an action's command failed; joblens resume {label} runs it again"
     elif unknown:
         them = "it" if unknown == 1 else "them"
-        text += f": {counted(unknown, 'job')} failed with an unknown cause; --retry-unknown runs {them} again"
+        text += f": {counted(unknown, 'job')} failed for an unknown reason; --retry-unknown runs {them} again"
     session.note(text)
 
 
@@ -384,5 +384,5 @@ def _ask(question: str) -> str:
     try:
         return input(question)
     except EOFError:
-        sys.stdout.write("\nNothing was changed\n")
+        sys.stdout.write("\nNothing changed\n")
         raise click.Abort from None

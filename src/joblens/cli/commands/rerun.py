@@ -68,7 +68,7 @@ def _engine(session: Session, record: "Record", asked: str | None) -> dict[str, 
 def _refuse_options_of_runs(given: dict[str, Any]) -> None:
     for name, value in given.items():
         if name not in _OF_A_JOB and value not in (None, False, ()):
-            raise InputError(f"--{name.replace('_', '-')} goes with a run, not with a job")
+            raise InputError(f"--{name.replace('_', '-')} needs a run, not a job")
 
 
 def told_differences(found: "tuple[Difference, ...]") -> list[str]:
@@ -77,12 +77,12 @@ def told_differences(found: "tuple[Difference, ...]") -> list[str]:
     for group in dict.fromkeys(each.group for each in found):
         of_group = [each for each in found if each.group == group]
         told = [
-            f"{each.name} is {each.after or 'not there'}, was {each.before or 'not there'}"
+            f"{each.name} is {each.after or 'missing'}, was {each.before or 'missing'}"
             for each in of_group[:_MOST_TOLD]
         ]
         if len(of_group) > _MOST_TOLD:
             told.append(f"and {len(of_group) - _MOST_TOLD} more")
-        lines.append(f"{group} not as then: {'; '.join(told)}")
+        lines.append(f"{group} changed: {'; '.join(told)}")
     return lines
 
 
@@ -180,9 +180,9 @@ def _tell(session: Session, again: "JobAgain") -> None:
         f"would run: {line}",
         f"in: {again.cwd}" if again.cwd else "",
         *(f"with: {name}={value}" for name, value in sorted(env.items())),
-        f"held to: {' '.join(filter(None, limits))}" if any(limits) else "",
+        f"limits: {' '.join(filter(None, limits))}" if any(limits) else "",
         *again.notes,
-        *(told_differences(again.differences) or ["nothing else is known to be different now"]),
+        *(told_differences(again.differences) or ["no other differences are known"]),
     ]
     session.write_lines([text for text in lines if text])
 
@@ -224,14 +224,14 @@ def command(
     found = find_job_or_run(session.current_store, ident, session.note, is_to_change=True)
     if isinstance(found, Record):
         if failed or changed or everything or given["only"]:
-            raise InputError("--failed, --changed, --only and --all go with a run, not with a job")
+            raise InputError("--failed, --changed, --only and --all need a run, not a job")
         rerun_job(session, found, given)
         return
     if given["env"] or given["cwd"] is not None:
-        raise InputError("--env and --cwd go with a job, not with a run")
+        raise InputError("--env and --cwd need a job, not a run")
     only: tuple[str, ...] = given["only"]
     if failed + changed + everything + bool(only) != 1:
-        raise InputError("say what is to run again: one of --failed, --changed, --only and --all")
+        raise InputError("give one of --failed, --changed, --only or --all")
     what = "failed" if failed else "changed" if changed else "only" if only else "all"
     _run_again(session, found, what, given)
 
@@ -255,7 +255,7 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
         if session.json:
             session.write_json({"run": None, "base_run_uuid": base.uuid, "again": []})
         else:
-            session.write("Nothing has to run again\n")
+            session.write("Nothing needs to run again\n")
         return
     options = with_offer(base.options, given)
     warnings = loaded.warnings_for(options.engine)  # of a file as it is now
@@ -324,6 +324,6 @@ def _tell_of_changed_file(session: Session, base: "Run") -> None:
     source = changed_source(session.store, base)
     if source:
         session.warn(
-            f"{source} has changed since run {run_label(base)}, which is repeated with the file as it was; "
-            f"joblens run {shlex.quote(source)} --rerun-changed takes it as it is now"
+            f"{source} has changed since run {run_label(base)}; the run repeats the recorded file; "
+            f"joblens run {shlex.quote(source)} --rerun-changed uses the current file"
         )

@@ -89,7 +89,7 @@ def _run_meant(session: Session, store: "Store", words: tuple[str, ...], run_num
 
     given = words[1:] if len(words) > 1 and words[0] == "list" else words
     if len(given) > 1:
-        raise click.UsageError(f"one RUN is expected, not {len(given)}: {' '.join(given)}")
+        raise click.UsageError(f"expected one RUN, not {len(given)}: {' '.join(given)}")
     try:
         return find_named_run(store, given[0], session.note, run_number) if given else newest_run(store)
     except (UnknownRun, UnknownWorkflow):
@@ -125,7 +125,7 @@ def _write_beside(session: Session, run: "Run") -> None:
 
     actions = failed_actions(session.current_store, run.uuid)
     if actions:
-        session.write_lines(["", "Commands beside the jobs:", *render_actions(actions, width=session.width)])
+        session.write_lines(["", "Commands of actions:", *render_actions(actions, width=session.width)])
     datasets = [(one.name, one.error) for one in failed_datasets(session.current_store, run.uuid)]
     if datasets:
         session.write_lines(["", "Datasets:", *render_failed_datasets(datasets, width=session.width)])

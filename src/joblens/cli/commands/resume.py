@@ -33,7 +33,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     run = find_named_run(session.store, ident, session.note)
     refuse_command(run, session.store)
     if run.status is RunStatus.COMPLETED and not session.json:
-        session.write(f"Run {run_label(run)} is completed: there is nothing left to do\n")
+        session.write(f"Run {run_label(run)} is completed: nothing is left to do\n")
         return
     refuse_driven(run, session.settings)
     run = whole_run(run, session.store, session.settings)
@@ -46,8 +46,8 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     left, can_go_on = unfinished_jobs(session, run)
     if run.status is RunStatus.FAILED and not can_go_on and not session.json:
         session.write(
-            f"Run {run_label(run)} is over and failed: nothing is left to resume\n"
-            f"  joblens rerun {run_label(run)} --failed runs again what failed and what needs it,\n"
+            f"Run {run_label(run)} failed and cannot be resumed\n"
+            f"  joblens rerun {run_label(run)} --failed runs failed jobs and their dependents again,\n"
             f"  joblens recover {run_label(run)} with more memory or time for jobs that ran out of it\n"
         )
         raise SystemExit(1)

@@ -71,10 +71,10 @@ def command(
     store = session.current_store
     if names or ident is None:
         if ident is not None or not names:
-            raise InputError("name a run, or jobs with --jobs NAME")
+            raise InputError("give a RUN, or --jobs NAME")
         if write_to is not None or diff or add or force or runs is not None:
             raise InputError(
-                "--jobs names jobs that no file is known of: --write, --diff, --runs are for runs"
+                "--jobs selects jobs without a workflow file: --write, --diff and --runs need a run"
             )
         _size_jobs(session, names, Strategy(strategy))
         return
@@ -86,7 +86,7 @@ def command(
         file = open_spec(path, store.find_workflow(run.workflow_uuid), run)
     elif add or force:
         name = "--add" if add else "--force"
-        raise InputError(f"{name} needs --write or --diff: it says what to write")
+        raise InputError(f"{name} needs --write or --diff")
     sizing = size_workflow(
         store,
         run,
@@ -103,10 +103,10 @@ def command(
     elif file is not None and change is not None and diff:
         _show_diff(session, file, change.text)
         if change.text == file.text and not change.kept:
-            session.note(f"joblens: {file.path} has the advice in it already")
+            session.note(f"joblens: {file.path} already has these values")
         _tell_kept(session, change)
         if write_to is not None:
-            session.note(f"joblens: --diff writes nothing: {file.path} is as it was")
+            session.note(f"joblens: --diff writes nothing; {file.path} is unchanged")
     else:
         _show(session, sizing)
         if file is not None and change is not None:
@@ -132,7 +132,7 @@ def _size_jobs(session: Session, names: tuple[str, ...], strategy: "Strategy") -
             if is_rounded_for_sbatch(group):
                 session.write("    Slurm's times are whole minutes.\n")
     if not sizing.groups:
-        session.write("\nNothing was measured of them.\n")
+        session.write("\nNone of them was measured.\n")
 
 
 def _is_given(option: str) -> bool:
@@ -152,9 +152,9 @@ def _show(session: Session, sizing: "Sizing") -> None:
         lines = render_group(group, width=session.width, paint=session.palette)
         session.write_lines(["", *lines])
     if not sizing.groups:
-        session.write("\nNothing was measured yet: no job of it has ended.\n")
+        session.write("\nNothing was measured yet: none of its jobs has ended.\n")
     if sizing.groups and sizing.unseen:
-        session.write(f"\nNothing was seen of: {', '.join(map(clean, sizing.unseen))}\n")
+        session.write(f"\nNever measured: {', '.join(map(clean, sizing.unseen))}\n")
     for finding in sizing.findings:
         session.write_lines(["", *finding_lines(finding, session.palette, session.width, indent="")])
 
@@ -200,15 +200,15 @@ def _tell_written(
     ]
     if bare:
         session.note(
-            f"joblens: amounts that are not written were left out; --add adds them: {', '.join(bare)}"
+            f"joblens: requests missing from the file were skipped; use --add to add them: {', '.join(bare)}"
         )
 
 
 def _tell_kept(session: Session, change: "EditedSpec") -> None:
     if change.kept:
         session.note(
-            f"joblens: few jobs were seen, so nothing was made smaller in: {', '.join(change.kept)}; "
-            "run it again, or --force takes it away now"
+            f"joblens: too few runs to lower requests of: {', '.join(change.kept)}; "
+            "run it again, or use --force"
         )
 
 

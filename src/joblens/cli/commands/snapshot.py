@@ -42,7 +42,7 @@ def command(
     if interval_s < _FASTEST_S:
         raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
     if list_jobs and watch:
-        raise InputError("--list and --watch do not go together", hint="watch one job: give its folder")
+        raise InputError("--list and --watch cannot be combined", hint="give the directory of one job")
     if list_jobs:
         _list(session, job_dir)
         return

@@ -58,7 +58,7 @@ def command(
         _show(session, lineage, ident, is_alone=file is None and state is None and not final)
         return
     if ident is not None:
-        raise InputError("--run is for --show alone", hint="a job adds jobs to its own run")
+        raise InputError("--run needs --show", hint="a job adds jobs to its own run")
     if final == (file is not None):
         raise InputError(
             "name a FILE with the jobs, or - for standard input", hint="--final, without FILE, adds none"
@@ -92,7 +92,7 @@ def _spawn(session: Session, file: str | None, lineage: str | None, state: str |
     count = len(spawned.created)
     what = f"Added {count:,} {'job' if count == 1 else 'jobs'}" if count else "Stored the final state"
     if spawned.existing:
-        what = f"All {len(spawned.existing):,} jobs were added before: nothing changed"
+        what = f"All {len(spawned.existing):,} jobs already exist: nothing changed"
     from joblens.views.text.style import clean
 
     session.write(f"{what} (lineage {clean(spawned.lineage)}, iteration {spawned.iteration})\n")

@@ -31,7 +31,7 @@ from joblens.ports.store import Store
 def command(session: Session, query: HistoryQuery, profiles: bool, compose: bool) -> None:
     """Show totals and percentiles of ended jobs, overall and by tool."""
     if profiles and compose:
-        raise InputError("--profiles and --compose are two answers: choose one")
+        raise InputError("--profiles and --compose cannot be combined")
     if profiles:
         _show_profiles(session, query)
         return

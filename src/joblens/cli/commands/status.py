@@ -75,7 +75,7 @@ def follow_status(
     session.wait_for_store(timeout_s)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     told_at = -interval_s
-    for record in records_until_final(session.store, uuid, session.care_for_queue):
+    for record in records_until_final(session.store, uuid, session.restart_embedded_worker):
         is_late = deadline is not None and time.monotonic() >= deadline
         if record.status.is_final or is_late:
             break
@@ -112,7 +112,7 @@ def _follow_workflow(session: Session, uuids: Sequence[str], every_s: float, tel
     from joblens.app.queue.watch import states_until_final, workflow_status
 
     told_at = -every_s
-    for states in states_until_final(session.queue_store, uuids, session.care_for_queue):
+    for states in states_until_final(session.queue_store, uuids, session.restart_embedded_worker):
         if any(not status.is_final for status in states.values()) and time.monotonic() - told_at >= every_s:
             tell(workflow_status(session.queue_store, uuids))
             told_at = time.monotonic()

@@ -33,7 +33,7 @@ def check(session: Session) -> None:
     if not found.ok:
         raise StoreCorrupt(
             f"{session.store.url}: {len(found.problems)} problems found",
-            hint="go back to a backup, or export what can still be read: joblens export history -o FILE",
+            hint="restore a backup, or export what is readable: joblens export history -o FILE",
         )
 
 
@@ -61,7 +61,7 @@ def vacuum(session: Session) -> None:
     elif after < before:
         session.write(f"{session.store.url}: {format_bytes(before)} before, {format_bytes(after)} now\n")
     else:
-        session.write(f"{session.store.url}: {format_bytes(after)}, nothing to give back\n")
+        session.write(f"{session.store.url}: {format_bytes(after)}, nothing to free\n")
 
 
 @command.command("path")
@@ -104,12 +104,12 @@ def copy(session: Session, source: str, target: str) -> None:
         f"{counted(copied.task_workflows, 'workflow')} of tasks\n"
     )
     if copied.known_jobs:
-        session.write(f"{counted(copied.known_jobs, 'job')} had come before\n")
+        session.write(f"{counted(copied.known_jobs, 'job')} skipped: already in the target\n")
     if copied.unfinished_jobs:
         waiting, running = copied.waiting_jobs, copied.unfinished_jobs - copied.waiting_jobs
         session.write(
-            f"{counted(copied.unfinished_jobs, 'job')} left out: {waiting} waiting and {running} running in"
-            " the source, where they go on; copy again when they have ended\n"
+            f"{counted(copied.unfinished_jobs, 'job')} skipped: {waiting} waiting and {running} running in"
+            " the source; copy again when they have ended\n"
         )
     if not copied.kept_numbers:
-        session.write("the target had jobs of its own: copied ones have new numbers there\n")
+        session.write("the target already had jobs, so copied jobs got new numbers\n")

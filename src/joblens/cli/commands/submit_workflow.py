@@ -47,7 +47,7 @@ def command(session: Session, /, **given: Any) -> None:
     from joblens.app.queue.watch import submit_together
 
     if given["wait_timeout"] is not None and not given["wait"]:
-        raise InputError("-t says how long to wait: it goes with --wait")
+        raise InputError("-t needs --wait")
     timeout_s = seconds_of("-t", given["wait_timeout"])
     for setting in ("broker", "retry_lost"):
         session.override(f"queue.{setting}", given[setting])
@@ -113,7 +113,9 @@ def _followed(session: Session, uuids: tuple[str, ...], timeout_s: float | None)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     ended = 0
     with ProgressBar("tasks", len(uuids), look_every=0) as bar:
-        for states in states_until_final(session.queue_store, uuids, session.care_for_queue, None, deadline):
+        for states in states_until_final(
+            session.queue_store, uuids, session.restart_embedded_worker, None, deadline
+        ):
             now = sum(status.is_final for status in states.values())
             bar.advance(now - ended)
             ended = now

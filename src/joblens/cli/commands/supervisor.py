@@ -28,9 +28,9 @@ def command(session: Session, stay: bool, own_group: bool) -> None:
         supervising.stay(session.settings, has_own_group=own_group)
         return
     if own_group:
-        raise InputError("--own-group goes with --stay only")
+        raise InputError("--own-group needs --stay")
     if not supervising.supervise(session.settings, idle_s=session.settings.supervisor.idle):
         raise SupervisorError(
-            "another supervisor is at work for this store already",
-            hint="with --stay this one waits for its end",
+            "another supervisor is already running for this store",
+            hint="use --stay to wait for it to end",
         )

@@ -95,5 +95,5 @@ def _loop(session: Session, looks: _Looks, interval_s: float) -> None:
             if screen.wants_to_quit(interval_s):
                 return
             if time.monotonic() - cared_at > _CARE_EVERY_S:
-                session.care()
+                session.recover_orphans()
                 cared_at = time.monotonic()

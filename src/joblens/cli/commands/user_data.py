@@ -83,7 +83,7 @@ def list_(session: Session, ident: str | None) -> None:
         session.write_json(values)
         return
     if not values:
-        session.write("No user data has a value.\n")
+        session.write("No user data is set.\n")
     from joblens.views.text.style import clean
 
     for name, data in values.items():

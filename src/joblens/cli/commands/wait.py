@@ -59,11 +59,11 @@ def _awaited(session: Session, one: "Found", left_s: float | None) -> "Found":
     from joblens.model.jobs.job import Record
 
     if isinstance(one, TaskGroup):
-        return wait_for_group(session.queue_store, one, left_s, session.care_for_queue)
+        return wait_for_group(session.queue_store, one, left_s, session.restart_embedded_worker)
     if isinstance(one, Record):
         care = _care_for(session, one)
         return wait_for_end(session.store, one.job.uuid, left_s, care)
-    return wait_for_run(session.store, one.uuid, session.settings, left_s, session.care)
+    return wait_for_run(session.store, one.uuid, session.settings, left_s, session.recover_orphans)
 
 
 def _care_for(session: Session, record: "Record") -> "Care":
@@ -71,7 +71,7 @@ def _care_for(session: Session, record: "Record") -> "Care":
 
     if record.job.run is not None and record.job.run.is_command:
         return lambda: care_for_command(session, record)
-    return session.care_for_queue if record.job.queue else session.care
+    return session.restart_embedded_worker if record.job.queue else session.recover_orphans
 
 
 def _has_ended(one: "Found") -> bool:

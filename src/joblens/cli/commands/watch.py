@@ -61,7 +61,7 @@ def command(session: Session, /, ident: str, once: bool, **given: Any) -> int:
     if not given["recover"]:
         _refuse_recovery_options()
     elif once:
-        raise InputError("--once goes without --recover")
+        raise InputError("--once and --recover cannot be combined")
     watch = _Watch(session, every_s=every_s, once=once, shows_counts=given["show_job_counts"])
     run = session.current_store.find_run(ident)
     if given["recover"]:
@@ -77,7 +77,7 @@ def _refuse_recovery_options() -> None:
     source = click.get_current_context().get_parameter_source
     for name in ("max_retries", "memory_multiplier", "runtime_multiplier", "retry_unknown", "recovery_hook"):
         if source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise InputError(f"--{name.replace('_', '-')} goes with --recover")
+            raise InputError(f"--{name.replace('_', '-')} needs --recover")
 
 
 class _Watch:
@@ -184,11 +184,11 @@ def _watch_and_recover(
         if status is RunStatus.COMPLETED or watch.was_left:
             return 0
         wait_until_let_go(run, session.settings, _LET_GO_S)
-        session.care()
+        session.recover_orphans()
         now = session.store.find_run(run.uuid)
         if now.status is RunStatus.STOPPED and _was_stopped_by_someone(session, now):
             label = run_label(now)
-            session.note(f"joblens: the run was asked to end; joblens resume {label} continues it")
+            session.note(f"joblens: the run was cancelled; joblens resume {label} continues it")
             return 1
         is_deserted = now.status is not RunStatus.FAILED
         if not is_deserted and most is not None and recoveries >= most:
@@ -226,7 +226,7 @@ def _resume(session: Session, run: "Run") -> "Driven":
     from joblens.cli.commands.resume import unfinished_jobs
     from joblens.cli.commands.run_spec import drive_to_end
 
-    session.note("joblens: the driver of this run is gone; resuming it")
+    session.note("joblens: the driver of this run has died; resuming it")
     whole, loaded = resumable(session, run)
     left, _ = unfinished_jobs(session, whole)
     request = RunRequest(loaded=loaded, options=whole.options, resumed=run, left=left)

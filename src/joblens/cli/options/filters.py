@@ -118,7 +118,7 @@ def benchmarks_left_out(store: Store, query: HistoryQuery) -> str:
     runs = (
         "1 benchmark run; --bench shows it" if count == 1 else f"{count:,} benchmark runs; --bench shows them"
     )
-    return f"No jobs but {runs}." if count else ""
+    return f"No jobs except {runs}." if count else ""
 
 
 def sort_options(function: Callable[..., Any]) -> Callable[..., Any]:

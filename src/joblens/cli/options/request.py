@@ -50,11 +50,11 @@ def check_engine_options(engine: str, given: dict[str, Any]) -> None:
     for name in _SLURM_TEXTS:
         text = given.get(name)
         if text is not None and not (text.strip() and text.isprintable()):
-            raise InputError(f"--{name} is empty" if not text.strip() else f"--{name}: not in one line")
+            raise InputError(f"--{name} is empty" if not text.strip() else f"--{name}: must be one line")
     if given.get("retry_lost") is not None and engine == LOCAL:
         raise InputError(
             "--retry-lost has no effect with --engine local: there are no workers to lose",
-            hint="add --engine celery, ray or slurm, or leave out --retry-lost",
+            hint="add --engine celery, ray or slurm, or omit --retry-lost",
         )
     for name, need in OPTION_NEEDS.items():
         if given.get(name) in (None, (), ""):
@@ -62,12 +62,12 @@ def check_engine_options(engine: str, given: dict[str, Any]) -> None:
         if need.engine != engine:
             raise InputError(
                 f"--{name} has no effect with --engine {engine}: it needs --engine {need.engine}",
-                hint=f"add --engine {need.engine}, or leave out --{name}",
+                hint=f"add --engine {need.engine}, or omit --{name}",
             )
         if need.allocations and given.get("packing") == "jobs":
             raise InputError(
-                f"--{name} has no effect with --packing jobs, which gives each job an sbatch of its own",
-                hint=f"choose --packing allocations, or leave out --{name}",
+                f"--{name} has no effect with --packing jobs, which submits one sbatch per job",
+                hint=f"choose --packing allocations, or omit --{name}",
             )
 
 
@@ -106,8 +106,8 @@ def _sbatch_options(words: tuple[str, ...]) -> tuple[str, ...]:
     for word in words:
         if not word.startswith("-") or "\n" in word or "\0" in word:
             raise InputError(
-                f"--sbatch {word}: that is no option of sbatch",
-                hint="as sbatch takes it: --sbatch=--mail-type=FAIL",
+                f"--sbatch {word}: not an sbatch option",
+                hint="write --sbatch=--mail-type=FAIL",
             )
     return words
 
@@ -253,7 +253,7 @@ def container_from(given: dict[str, Any]) -> ContainerJob | None:
         if wanted:
             name = next(name for name in _CONTAINER_OPTIONS if given[name])
             flag = {"volumes": "volume", "devices": "device"}.get(name, name).replace("_", "-")
-            raise InputError(f"--{flag} goes with --container IMAGE only")
+            raise InputError(f"--{flag} needs --container IMAGE")
         return None
     return ContainerJob(image=given["container"], **wanted)
 

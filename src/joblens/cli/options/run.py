@@ -99,7 +99,7 @@ def check_offer(given: dict[str, Any]) -> None:
     if given["cpus"] is not None and not given["cpus"] < MOST_CPUS:
         raise InputError(f"--cpus {given['cpus']:g}: too large")
     if given["output_dir"] is not None and not given["output_dir"].strip():
-        raise InputError("-o: the name of the folder is empty", hint="leave it out, or name one")
+        raise InputError("-o: the directory name is empty", hint="omit it, or give one")
 
 
 def checked_probes(text: str | None) -> str | None:
@@ -153,7 +153,7 @@ def only_label(given: dict[str, Any]) -> str:
 
     labels = checked_labels(given["label"])
     if len(labels) > 1:
-        raise InputError("--label: a job has one label", hint="submit it once for each, or name one")
+        raise InputError("--label: a job has one label", hint="submit the job once per label")
     return labels[0] if labels else ""
 
 
@@ -176,7 +176,7 @@ def tell_of_broker(session: Any, options: Any) -> None:
 
     if recorded_broker(configured) != options.broker:
         own, other = parse_broker(options.broker, "").shown, broker_of(session.settings).shown
-        session.note(f"joblens: uses the broker of the run, {own}, not {other}; --broker changes it")
+        session.note(f"joblens: using the run's broker {own}, not {other}; use --broker to change it")
 
 
 def take_queue_options(session: Any, given: dict[str, Any]) -> None:
