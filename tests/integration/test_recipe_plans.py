@@ -227,7 +227,7 @@ def test_somebody_elses_job_is_told_as_that(place: Path, monkeypatch: pytest.Mon
         return really_stat(path, *args, **more)
 
     monkeypatch.setattr(os, "stat", stat_of_another_user)
-    with pytest.raises(RecipeError, match="job monday is somebody else's"):
+    with pytest.raises(RecipeError, match="job monday belongs to another user"):
         plan(recipe(), resume="monday")
 
 

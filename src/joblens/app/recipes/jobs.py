@@ -208,7 +208,7 @@ def _planned(
         _refuse_running(folder)
     except PermissionError as error:
         raise RecipeError(
-            f"job {job_id} is somebody else's: {error.filename} cannot be read: permission denied",
+            f"job {job_id} belongs to another user: {error.filename} cannot be read",
             hint="job directories are private to their users; choose another ID",
         ) from error
     before = None if start_over else read_plan(folder.path)
