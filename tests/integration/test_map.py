@@ -91,7 +91,7 @@ def test_only_line_ends_end_a_line(joblens: RunJoblens, tmp_path: Path) -> None:
 def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
     done = joblens("map", "-k", "--timeout", "0.3", "sleep {}; echo {}", ":::", "0", "20", code=1)
     assert done.stdout == "0\n"
-    assert "its time was up after 300ms" in done.stderr
+    assert "timed out after 300ms" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -158,18 +158,18 @@ def check_folders(options: RunOptions) -> None:
     while not os.path.lexists(above):
         above = os.path.dirname(above)
     if not os.path.isdir(above):
-        raise _unusable(options, f"cannot be made: {os.strerror(errno.ENOTDIR)}")
+        raise _unusable(options, f"cannot be created: {os.strerror(errno.ENOTDIR)}")
     if not os.access(above, os.W_OK | os.X_OK):
         is_there = above == os.path.abspath(folder)
         raise _unusable(
-            options, "cannot be written" if is_there else f"cannot be made: {os.strerror(errno.EACCES)}"
+            options, "cannot be written" if is_there else f"cannot be created: {os.strerror(errno.EACCES)}"
         )
 
 
 def _unusable(options: RunOptions, what: str) -> InputError:
     return InputError(
         f"-o {options.output_dir}: {what}",
-        hint="output of jobs goes there; name a writable folder with -o DIR",
+        hint="job output goes there; give a writable directory with -o DIR",
     )
 
 
@@ -179,8 +179,8 @@ def _unusable(options: RunOptions, what: str) -> InputError:
 def refuse_inside_a_job() -> None:
     if is_inside_a_job():
         raise SupervisorError(
-            "this command runs inside a job, and a run in the background would end with that job",
-            hint="run it in front, or from outside of the job",
+            "this command runs inside a job; a background run would end with that job",
+            hint="run it in the foreground, or outside the job",
         )
 
 

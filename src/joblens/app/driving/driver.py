@@ -253,7 +253,7 @@ class _Driving:
             status = RunStatus.STOPPED
             facts.note_now(RunEnded(status))
             jobs = "a job was" if late == 1 else f"{late:,} jobs were"
-            self._log.warn(f"{jobs} added just as the run ended; joblens resume runs them")
+            self._log.warn(f"{jobs} added as the run ended; joblens resume runs them")
         return status
 
     def _note_added_jobs(self, driver: RunDriver) -> None:

@@ -44,7 +44,7 @@ def lines_of_file(path: str) -> list[str]:
     ]
     values = [line for line in lines if line]
     if not values:
-        raise InputError(f":::: {path}: has no lines", hint="one value on each line")
+        raise InputError(f":::: {path}: has no lines", hint="write one value per line")
     return values
 
 

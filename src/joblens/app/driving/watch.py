@@ -191,7 +191,7 @@ class RunWatcher:
         self._stops.append(event)
         now = last_stop(self._stops)
         if now is not None and now is not before and not self._is_first:
-            who = "its time is up" if now.by == TIME else "someone asked for its end"
+            who = "time limit reached" if now.by == TIME else "cancelled"
             self._view.note(f"{who} ({now.how})")
 
     def _tell_kept(self) -> None:

@@ -194,7 +194,7 @@ class _Executing:
             self._view.tick(self._live.refresh)
         except Exception as error:  # noqa: BLE001 - what cannot be shown never ends a job
             self._close_view()
-            self._log.warn(f"the job goes on, but cannot be shown: {error}")
+            self._log.warn(f"the job continues, but its progress cannot be shown: {error}")
 
 
 def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:

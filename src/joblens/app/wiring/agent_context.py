@@ -143,7 +143,7 @@ def _check_descriptors() -> None:
     allowed = os.sysconf("SC_OPEN_MAX")
     if 0 <= allowed < _LEAST_DESCRIPTORS:
         raise LaunchError(
-            f"{allowed} open files are allowed here, and joblens needs {_LEAST_DESCRIPTORS} to run a job",
+            f"{allowed} open files are allowed, but joblens needs {_LEAST_DESCRIPTORS} to run a job",
             hint="raise the limit on open files: ulimit -n 1024",
         )
 
@@ -168,7 +168,7 @@ def open_context(
         make_private_folder(spool)
     except OSError as error:
         # Only a job whose joblens is killed would miss it.
-        warn(f"launchers have no place to leave outcomes: {spool}: {error.strerror}")
+        warn(f"launchers cannot write outcomes: {spool}: {error.strerror}")
     owner = this_process(host)
     closes_store = store is None
     store = around(store or open_store(settings, warn))

@@ -112,7 +112,7 @@ def store_name(settings: Settings) -> str:
             )
     if os.path.isdir(path):
         raise InputError(
-            f"store '{url}' is a directory", hint=f"name a file in it: {os.path.join(path, 'joblens.db')}"
+            f"store '{url}' is a directory", hint=f"give a file in it: {os.path.join(path, 'joblens.db')}"
         )
     path = os.path.abspath(path)
     _check_folder(url, os.path.dirname(path))
@@ -233,7 +233,7 @@ def open_store_to_read(settings: Settings, warn: Warn, answer_s: float = READER_
 
         if not has_left_behind(name, settings.store.journal_dir or default_journal_dir()):
             raise InputError(
-                f"there is no store at {name}", hint="run a job first, or name another with --store"
+                f"there is no store at {name}", hint="run a job first, or choose another store with --store"
             )
     if store_is_there(settings) and not may_write_store(settings):
         from joblens.stores.sqlite import SqliteStore

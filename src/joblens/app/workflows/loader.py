@@ -192,11 +192,11 @@ def _refuse_other_files(path: str, reading: SpecReading) -> None:
     value = reading.document.value
     if isinstance(value, dict) and "process" in value and "jobs" not in value:
         message = f"{path} is a recipe, not a workflow file"
-        hint = f"joblens process {path} carries it out, joblens process {path} --dry-run checks it"
+        hint = f"joblens process {path} runs it, joblens process {path} --dry-run checks it"
         raise SpecError(message, hint=hint, problems=(message,))
     if _is_list_of_tasks(value):
         message = f"{path} is a file of tasks, not a workflow file"
-        hint = f"joblens submit-workflow {path} gives them to workers"
+        hint = f"joblens submit-workflow {path} submits them"
         raise SpecError(message, hint=hint, problems=(message,))
     if has_known_ending(path) or (isinstance(value, dict) and {"jobs", "name"} & value.keys()):
         return

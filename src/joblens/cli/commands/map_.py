@@ -8,6 +8,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import click_options, count_from, shared_options
+from joblens.cli.options.groups import MAP_GROUPS, GroupedCommand
 from joblens.cli.options.request import ENGINE_OPTIONS_OF_RUNS, QUEUE_OPTIONS_OF_RUNS, engine_options
 from joblens.cli.options.run import check_offer, checked_probes, take_queue_options
 from joblens.model.errors import InputError, JoblensError
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from joblens.model.runs.run import Run
 
 
-@click.command("map", context_settings={"allow_interspersed_args": False})
-@click.option("-j", "--jobs", type=count_from(1), metavar="N", help="At most N jobs at once.")
-@click.option("--cpus", type=float, metavar="N", help="CPUs each job needs; also its limit.")
-@click.option("--memory", metavar="SIZE", help="Memory each job needs; also its limit: 512m, 2g.")
-@click.option("--timeout", metavar="TIME", help="End a job after this long: 90, 30s, 1h30m.")
+@click.command(
+    "map", context_settings={"allow_interspersed_args": False}, cls=GroupedCommand, groups=MAP_GROUPS
+)
+@click.option("-j", "--jobs", type=count_from(1), metavar="N", help="Run at most N jobs at once.")
+@click.option("--cpus", type=float, metavar="N", help="CPU request and limit per job.")
+@click.option("--memory", metavar="SIZE", help="Memory request and limit per job: 512m, 2g.")
+@click.option("--timeout", metavar="TIME", help="Time limit per job: 90, 30s, 1h30m.")
 @click.option(
     "-p",
     "--param",
@@ -33,12 +36,18 @@ if TYPE_CHECKING:
     metavar="NAME=VALUES",
     help="Values for {NAME}: x=1:10, x=a,b,c.",
 )
-@click.option("--name", metavar="TEXT", help="Name of the workflow; the same name again is its next run.")
-@click.option("--probes", metavar="LIST", help="What else to measure: all, none, names, +memory, -network.")
-@click.option("-k", "--keep-order", is_flag=True, help="Print in the order of the values, not of the ends.")
-@click.option("-o", "--output-dir", metavar="DIR", help="For what jobs print. Default: beside the store.")
-@click.option("-n", "--dry-run", is_flag=True, help="Check everything and print the commands; run nothing.")
-@click.option("-q", "--quiet", is_flag=True, help="Only what the jobs print.")
+@click.option("--name", metavar="TEXT", help="Workflow name; an existing workflow gets another run.")
+@click.option(
+    "--probes", metavar="LIST", help="Optional probes: all, none, a list of names, +memory, -network."
+)
+@click.option("-k", "--keep-order", is_flag=True, help="Print output in the order of the values.")
+@click.option(
+    "-o", "--output-dir", metavar="DIR", help="Directory for job output. Default: next to the store."
+)
+@click.option(
+    "-n", "--dry-run", is_flag=True, help="Check everything and print the commands without running them."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print only the jobs' output.")
 @click_options((*ENGINE_OPTIONS_OF_RUNS, *QUEUE_OPTIONS_OF_RUNS))
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND ::: VALUES")
 @shared_options
@@ -60,13 +69,15 @@ def command(
     quiet: bool,
     **of_engine: Any,
 ) -> int:
-    """Run COMMAND once for each value: joblens map 'gzip -k {}' ::: *.txt
+    """Run COMMAND once per value: joblens map 'gzip -k {}' ::: *.txt
 
-    ::: a b ::: c d makes all pairs, :::+ goes along with the values before, :::: FILE takes lines of a file,
-    :::: - those of standard input. {} stands for the values, {1} for those of the first :::, {name} for a
-    --param, or for the values of a ::: where each has a name. A COMMAND of one word is a shell line and
-    values are quoted into it; several words are run as they are. The COMMAND '{}' runs the values themselves:
-    joblens map '{}' :::: commands.txt"""
+    ::: a b ::: c d makes all pairs; :::+ pairs values with the source before it; :::: FILE reads values
+    from a file, one per line (:::: - from standard input).
+
+    {} is the value, {1} the value of the first source, {name} the value of a --param or of a source with
+    named values. A COMMAND of one word is a shell line, and values are quoted; several words run without
+    a shell. The COMMAND '{}' runs the values themselves: joblens map '{}' :::: commands.txt
+    """
     from joblens.app.driving.checks import RunRequest
     from joblens.app.driving.sweep import (
         EachJob,

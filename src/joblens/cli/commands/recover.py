@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from joblens.analysis.findings.failure_causes import Cause
 from joblens.cli.context import Session
 from joblens.cli.options.common import click_options, run_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.options.run import DRIVE_OPTIONS
 from joblens.engine.life.recovery_plan import MOST_MULTIPLIED, Failure, RecoveryChoice
 from joblens.model.errors import InputError
@@ -133,22 +134,24 @@ def recovery_options(function: F) -> F:
         click.option(
             "--recovery-hook",
             metavar="CMD",
-            help="Run CMD, with the workflow's id behind it, before jobs with an unknown cause run again.",
+            help="Run 'CMD WORKFLOW_ID' before rerunning jobs that failed for an unknown reason.",
         ),
-        click.option("--retry-unknown", is_flag=True, help="Also run jobs again whose cause is unknown."),
+        click.option(
+            "--retry-unknown", is_flag=True, help="Also rerun jobs that failed for an unknown reason."
+        ),
         click.option(
             "--runtime-multiplier",
             metavar="X",
             default="1.4",
             show_default=True,
-            help="For jobs out of time.",
+            help="Multiply the time limit of jobs that timed out.",
         ),
         click.option(
             "--memory-multiplier",
             metavar="X",
             default="1.5",
             show_default=True,
-            help="For jobs out of memory.",
+            help="Multiply the memory of jobs that ran out of it.",
         ),
     ):
         function = option(function)
@@ -170,18 +173,19 @@ def request_from(given: dict[str, Any]) -> RecoveryRequest:
     return RecoveryRequest(choice, () if hook is None else parse_hook(hook))
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @run_argument
 @recovery_options
-@click.option("--no-prompts", is_flag=True, help="Ask nothing on a terminal.")
+@click.option("--no-prompts", is_flag=True, help="Do not ask for confirmation.")
 @click_options(DRIVE_OPTIONS)
 @shared_options
 def command(session: Session, /, ident: str, **given: Any) -> int:
-    """Run again what failed in RUN and all that waits for it, in the same run: jobs out of memory or time get
-    more of it, jobs that were lost run as they are. Jobs with an unknown cause are skipped.
+    """Rerun the failed jobs of RUN and their dependents, in the same run. Jobs that ran out of memory or
+    time get more; lost jobs run unchanged; jobs that failed for an unknown reason are skipped.
 
-    On a terminal it asks what to do about each cause. The exit code is that of run FILE; 1 also where nothing
-    can be recovered."""
+    On a terminal, asks what to do about each cause. The exit code is that of 'run FILE', and 1 if nothing
+    can be recovered.
+    """
     from joblens.app.driving.recovery import hold_run
     from joblens.app.runs.control import refuse_command
     from joblens.app.runs.lookup import find_named_run
@@ -202,7 +206,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             session.write_json(prepared.document(is_dry_run=True))
         else:
             show(session, prepared)
-            session.write("Nothing was changed\n")
+            session.write("Nothing changed\n")
         return 0
     with hold_run(run, store, session.settings) as lock:
         choose = None if given["no_prompts"] or not session.is_interactive else _wizard(session)
@@ -215,7 +219,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             say_nothing_can_be_done(session, prepared)
             return 1
         if choose is not None and not confirm("Run the recovery?", _ask):
-            session.write("Nothing was changed\n")
+            session.write("Nothing changed\n")
             return 1
         recovered = carry_out(session, prepared, request)
         if given["detach"]:
@@ -357,10 +361,10 @@ def say_nothing_can_be_done(session: Session, prepared: Prepared) -> None:
     text = "joblens: nothing can be recovered"
     if not prepared.jobs and failed_actions(session.store, prepared.run.uuid):
         label = run_label(prepared.run)
-        text += f": a command beside the jobs failed; joblens resume {label} runs it again"
+        text += f": an action's command failed; joblens resume {label} runs it again"
     elif unknown:
         them = "it" if unknown == 1 else "them"
-        text += f": {counted(unknown, 'job')} failed with an unknown cause; --retry-unknown runs {them} again"
+        text += f": {counted(unknown, 'job')} failed for an unknown reason; --retry-unknown runs {them} again"
     session.note(text)
 
 
@@ -381,5 +385,5 @@ def _ask(question: str) -> str:
     try:
         return input(question)
     except EOFError:
-        sys.stdout.write("\nNothing was changed\n")
+        sys.stdout.write("\nNothing changed\n")
         raise click.Abort from None

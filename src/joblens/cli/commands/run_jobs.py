@@ -8,15 +8,17 @@ from msgspec.structs import replace
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, shared_options
+from joblens.cli.options.groups import DRIVE_GROUPS, GroupedCommand
 from joblens.cli.options.run import offer_options, take_queue_options, tell_of_broker, with_offer
 
 
-@click.command("run-jobs")
+@click.command("run-jobs", cls=GroupedCommand, groups=DRIVE_GROUPS)
 @click.argument("ident", metavar="WORKFLOW", shell_complete=complete_run)
 @offer_options
 @shared_options
 def command(session: Session, /, ident: str, **given: Any) -> None:
-    """Run all jobs of WORKFLOW, a number or a name, in a new run. workflows create-from-spec makes one."""
+    """Run all jobs of WORKFLOW, a number or a name, in a new run. 'workflows create-from-spec' creates
+    one."""
     from joblens.app.driving.checks import RunRequest
     from joblens.app.runs.control import refuse_command
     from joblens.app.runs.specs import hide_secrets, whole_run

@@ -108,8 +108,8 @@ def _refuse_command_options(given: dict[str, Any]) -> None:
     for row in (*JOB_OPTIONS, *RUN_OPTIONS):
         if row.name not in _SHARED and row.name in given and _is_given(given[row.name], row):
             raise InputError(
-                f"{row.flags[-1]} is for a single command, not for a workflow file",
-                hint=f"say it in {given['spec']}; a command goes behind --: joblens run -- COMMAND",
+                f"{row.flags[-1]} applies to a single command, not to a workflow file",
+                hint=f"set it in {given['spec']}; a command goes after --: joblens run -- COMMAND",
             )
 
 
@@ -231,7 +231,7 @@ def _say_detached(session: Session, run: "Run", warnings: tuple[str, ...], also:
         )
     elif session.is_terminal:
         label = run_label(run)
-        session.write(f"Run {label} runs in the background: joblens watch {label}, joblens wait {label}\n")
+        session.write(f"Run {label} started in the background: joblens watch {label}, joblens wait {label}\n")
     else:
         session.write(f"{run_label(run)}\n")
 

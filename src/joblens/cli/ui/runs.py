@@ -76,7 +76,7 @@ def failure_of(index: int, attempt: int, record: Record) -> JobFailure:
             reason = outcome.error or reason
         elif outcome.status is Status.TIMEOUT:
             limit = "" if asked.timeout_s is None else f" after {format_duration(asked.timeout_s)}"
-            reason = f"its time was up{limit}"
+            reason = f"timed out{limit}"
         elif outcome.reason == "out-of-memory" and asked.memory_bytes is not None:
             reason += f" at {format_bytes(asked.memory_bytes)}"
         elif outcome.status is Status.CANCELLED and outcome.reason != "not-started":
