@@ -243,7 +243,7 @@ class Session:
     def own_jobs(self) -> None:
         """From now on the exit code is a job's: output that cannot be written is a warning, and output that
         nobody reads delays nothing."""
-        from joblens.views.text.standard_streams import guard_standard_output, wait_for_readers
+        from joblens.files.standard_streams import guard_standard_output, wait_for_readers
 
         guard_standard_output(self.warn)
         wait_for_readers(may_wait=False)

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from joblens.agent.instruments.table import Watched
 from joblens.agent.measuring.accounting import PROCESS_TREE
-from joblens.agent.measuring.measurement import Measurement
-from joblens.agent.measuring.meter import JobMeter
+from joblens.agent.measuring.meter import JobMeter, Measurement
 from joblens.agent.measuring.outcome import Ending, outcome_of
 from joblens.agent.runtime.ownership import is_running
 from joblens.agent.session.context import AgentContext

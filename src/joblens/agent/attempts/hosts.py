@@ -28,7 +28,7 @@ from joblens.agent.session.session import JobSession
 from joblens.agent.slots.loop import SlotLoop, SlotPlan
 from joblens.agent.slots.records import early_outcome
 from joblens.agent.slots.slot import Finished, SlotJob
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.jobs.job import Accounting, Attempt, Job, Outcome, Record, Status

@@ -3,7 +3,7 @@ anything else is imported."""
 
 from joblens.agent.instruments.table import Instruments, MissingProbe, Watched
 from joblens.ports.probe import Probe
-from joblens.probes.proc.hardware_presence import NO_ZONES, has_zones
+from joblens.probes.proc.kernel_files import NO_ZONES, has_zones
 
 _FIELDS = ("host_energy_package_uj", "host_energy_dram_uj")
 

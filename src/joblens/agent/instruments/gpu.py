@@ -11,7 +11,7 @@ from joblens.model.jobs.probe_choice import INSTRUMENTS
 from joblens.model.jobs.sample import GpuReading
 from joblens.ports.probe import Driver
 from joblens.probes.gpu.attribution import GpuFollower, JobGpus
-from joblens.probes.proc.hardware_presence import has_drm, has_nvidia
+from joblens.probes.proc.kernel_files import has_drm, has_nvidia
 
 _NOT_YET = "the job ended before the GPU's driver had answered"
 _FACTS_S = 2.0

@@ -18,8 +18,7 @@ from joblens.probes.cgroup.probe import CgroupProbe
 from joblens.probes.host.machine_load import HostProbe
 from joblens.probes.proc.kernel_files import read_text
 from joblens.probes.proc.process_tree import ProcessTreeProbe
-from joblens.probes.proc.processes import ProcessesProbe
-from joblens.probes.proc.readings import RecentReading
+from joblens.probes.proc.processes import ProcessesProbe, RecentReading
 
 if TYPE_CHECKING:  # most machines need no scope
     from joblens.agent.cgroups.systemd_scope import OwnScope

@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from joblens.agent.instruments.table import DetailTaker, OtherProbes, Watched
 from joblens.agent.measuring.accounting import BY_WATCHING
-from joblens.agent.measuring.measurement import LimitWatch
-from joblens.agent.measuring.meter import COUNTERS, JobMeter
+from joblens.agent.measuring.meter import COUNTERS, JobMeter, LimitWatch
 from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.recovery.settlement import Circumstances, Seen, standing_groups
 from joblens.agent.runtime.ownership import is_running
 from joblens.agent.session.context import AgentContext, hold_of, watch_name
 from joblens.agent.slots.after_kill import without_peak
-from joblens.agent.terminal.output import NOTHING_NEW, OutputFiles
+from joblens.agent.terminal.streams import NOTHING_NEW, OutputFiles
 from joblens.engine.life.job_life import (
     Command,
     EndCause,

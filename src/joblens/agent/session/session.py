@@ -13,11 +13,10 @@ from joblens.agent.instruments.table import Watched
 from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan, exit_usage_of
 from joblens.agent.measuring.accounting import PROCESS_TREE, Limits, limit
 from joblens.agent.measuring.job_processes import STEP_END_S, JobProcesses, are_step_launchers, end_marked
-from joblens.agent.measuring.measurement import CALM_S, CLOSE_S, LimitWatch, Measurement
-from joblens.agent.measuring.meter import JobMeter
+from joblens.agent.measuring.meter import CALM_S, CLOSE_S, JobMeter, LimitWatch, Measurement
 from joblens.agent.measuring.outcome import Ending, not_started, outcome_of
 from joblens.agent.session.context import AgentContext, PreparedLauncher, hold_of, watch_name
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.engine.life.job_life import (
     Command,
     Emptied,
@@ -41,7 +40,7 @@ from joblens.model.jobs.job import NOTHING_REAPED, Attempt, Job, Outcome, Record
 from joblens.model.jobs.sample import Sample
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, Write
 from joblens.probes.host.machine_load import process_start_ticks
-from joblens.probes.proc.hardware_presence import count_gpus
+from joblens.probes.proc.kernel_files import count_gpus
 
 _SETTLE_S = 0.1  # only a process that is there this long after the main one's end is a leftover
 

@@ -27,7 +27,7 @@ from joblens.agent.measuring.readings import NOBODY_LOOKED, SlotNumbers, never_b
 from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.groups import NO_PACKETS, Order, SlotHome
 from joblens.agent.slots.instruments import UNSEEN, SlotInstruments
-from joblens.agent.terminal.output import STDERR, STDOUT, CappedFile
+from joblens.agent.terminal.streams import STDERR, STDOUT, CappedFile
 from joblens.analysis.numbers.rates import NO_GRID_FACTOR
 from joblens.analysis.numbers.sample_buffer import RunningSummary
 from joblens.engine.life.job_life import EndCause

@@ -15,7 +15,7 @@ from joblens.agent.session.session import JobSession
 from joblens.agent.slots.loop import SlotPlan
 from joblens.agent.slots.pool import SlotPool
 from joblens.agent.slots.slot import SlotJob
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.app.jobs.epilog import apply_retention
 from joblens.app.jobs.preparation import DEFAULT_INTERVAL_S, PreparedJob, SubmitEnvironment, prepare
 from joblens.app.jobs.requests import (

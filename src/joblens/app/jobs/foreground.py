@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from joblens.agent.attempts.foreground import Foreground
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import watch_name
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.session.foreground import Foreground
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.app.jobs.epilog import Notice, after_job
 from joblens.app.jobs.preparation import PreparedJob
 from joblens.app.wiring.agent_context import OwnLog, close_context, open_context

@@ -238,6 +238,6 @@ def _sweep(context: AgentContext, *, sweeps_all: bool) -> None:
             lambda store: sweep(context.spool_dir, store, now_us, context.host, accountant.parent)
         )
     elif accountant.parents:
-        from joblens.agent.recovery.stale_groups import sweep_own_groups
+        from joblens.agent.cgroups.stale_groups import sweep_own_groups
 
         context.recorder.read(lambda store: sweep_own_groups(context.spool_dir, store, accountant.parents))

@@ -14,8 +14,7 @@ import struct
 from collections.abc import Callable, Mapping
 
 from joblens.probes.cgroup.layout import UNIFIED
-from joblens.probes.proc.kernel_files import read_text
-from joblens.probes.proc.system_calls import call, call_writing
+from joblens.probes.proc.kernel_files import call, call_writing, read_text
 
 INGRESS, EGRESS = 0, 1  # where a group's packets pass a program
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from joblens.model.history import HistoryQuery, SortKey, Statistics
 from joblens.model.jobs.job import Status
 from joblens.stores.sql import queries
-from joblens.stores.sql.rollup_sums import EndedJob, Sum, Sums, needs_jobs, statistics_of, sums_of
+from joblens.stores.sql.batch import EndedJob, Sum, Sums, needs_jobs, statistics_of, sums_of
 from joblens.stores.sqlite.sql import QUERIES
 
 _FEW = 4000

@@ -16,6 +16,7 @@ from joblens.stores.queue.tickets import TicketFacts, counts, settle_ended
 from joblens.stores.samples.packed_details import repacked
 from joblens.stores.sql.batch import (
     BatchRows,
+    EndedJob,
     JobChange,
     began_at_us,
     ending_of,
@@ -28,7 +29,6 @@ from joblens.stores.sql.batch import (
     status_of,
     workflow_row,
 )
-from joblens.stores.sql.rollup_sums import EndedJob
 from joblens.stores.sqlite import statistics
 from joblens.stores.sqlite.sample_tables import SampleTables
 from joblens.stores.sqlite.sql import QUERIES, TICKET_QUERIES

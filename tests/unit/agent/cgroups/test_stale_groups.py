@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from joblens.agent.cgroups import stale_groups
 from joblens.agent.cgroups.placement import owner_mark, shared_parent
-from joblens.agent.recovery import stale_groups
-from joblens.agent.recovery.stale_groups import sweep_groups, sweep_own_groups
+from joblens.agent.cgroups.stale_groups import sweep_groups, sweep_own_groups
 from joblens.agent.runtime.ownership import this_process
 from joblens.model.jobs.job import Record
 from joblens.model.values.ids import new_uuid

@@ -1,4 +1,4 @@
-"""Stale control groups that killed joblens processes left, removed."""
+"""Stale control groups that killed joblens processes left behind, removed."""
 
 import contextlib
 import os
@@ -51,6 +51,13 @@ def sweep_own_groups(spool_dir: str, store: Store, parents: Iterable[str]) -> No
     ForgottenGroups(spool_dir, _Needed(spool_dir, store), older_than_s=None).remove(parents)
 
 
+SLOT_SUFFIX = ".slot"  # of the file that names the owner of a slot
+
+
+def has_mark(spool_dir: str, uuid: str) -> bool:
+    return os.path.exists(os.path.join(spool_dir, f"slot-{uuid}{SLOT_SUFFIX}"))
+
+
 class _Needed:
     """Whether this store needs groups of that name, which have these paths. Asks it once."""
 
@@ -60,8 +67,6 @@ class _Needed:
         self._running: list[Record] | None = None
 
     def __call__(self, name: GroupName, paths: Iterable[str]) -> bool:
-        from joblens.agent.slots.marks import has_mark  # most processes find nothing
-
         if name.is_slot and has_mark(self._spool_dir, name.uuid):
             return True  # sweep_slots takes it away
         if self._running is None:

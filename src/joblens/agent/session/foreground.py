@@ -1,4 +1,4 @@
-"""A job that runs in front of the user: streams passed through, keys and signals handed on, a live line."""
+"""Foreground session: one job on the user's terminal, with signals, streams and a live line."""
 
 import os
 import signal
@@ -14,8 +14,7 @@ from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.measuring.readings import LiveReadings
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.session import JobSession
-from joblens.agent.terminal.output import OutputFiles
-from joblens.agent.terminal.streams import JobStreams
+from joblens.agent.terminal.streams import JobStreams, OutputFiles
 from joblens.agent.terminal.tty import Keyboard, LiveLine, RawTerminal, is_in_foreground, leaves_line_open
 from joblens.engine.life.job_life import EndCause
 from joblens.model.jobs.job import Job, Record
