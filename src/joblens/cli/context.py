@@ -1,5 +1,7 @@
 """What a command works with: settings loaded once, the store opened once, and where output goes."""
 
+from __future__ import annotations
+
 import os
 import sys
 from contextlib import contextmanager
@@ -7,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, json
 
-from joblens.model.settings import Settings
-from joblens.ports.store import Store
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from joblens.app.queue.submission import QueueStore
     from joblens.app.wiring.settings import LoadedSettings
+    from joblens.model.settings import Settings
+    from joblens.ports.store import Store
     from joblens.views.text.style import Palette
 
 _WIDTH_UNKNOWN = 80
@@ -68,7 +69,7 @@ class Session:
             self._overrides[setting] = text
 
     @property
-    def loaded(self) -> "LoadedSettings":
+    def loaded(self) -> LoadedSettings:
         """The settings with the origin of each."""
         if self._loaded is None:
             self._loaded = self._load()
@@ -92,7 +93,7 @@ class Session:
             warn_of_password(given, broker_of(self.settings), self.warn)
 
     @contextmanager
-    def loaded_as_far_as_possible(self) -> "Iterator[LoadedSettings]":
+    def loaded_as_far_as_possible(self) -> Iterator[LoadedSettings]:
         """For showing what can be shown; what is wrong with the settings is the error in the end."""
         from joblens.app.wiring.settings import config_error
 
@@ -101,7 +102,7 @@ class Session:
         if loaded.problems:
             raise config_error(loaded.problems)
 
-    def _load(self, *, leave_out_bad: bool = False) -> "LoadedSettings":
+    def _load(self, *, leave_out_bad: bool = False) -> LoadedSettings:
         from joblens.app.wiring.settings import load_settings
 
         store = self.options.store
@@ -164,7 +165,7 @@ class Session:
         remind_workers(self.settings, self.queue_store, self.options.config)
 
     @property
-    def queue_store(self) -> "QueueStore":
+    def queue_store(self) -> QueueStore:
         """The store as workers see it."""
         return self.store  # type: ignore[return-value]  # every store is both
 
@@ -198,7 +199,7 @@ class Session:
         )
 
     @property
-    def palette(self) -> "Palette":
+    def palette(self) -> Palette:
         from joblens.views.text.style import Palette
 
         return Palette(is_on=self.color)

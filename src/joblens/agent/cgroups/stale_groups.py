@@ -1,22 +1,30 @@
 """Stale control groups that killed joblens processes left behind, removed."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.cgroups.placement import (
-    GroupName,
     is_job_group,
     parse_group_name,
     shared_parent,
     spool_mark,
 )
 from joblens.agent.runtime.ownership import is_running, pid_namespace
-from joblens.model.jobs.job import Record
-from joblens.ports.store import Store
-from joblens.probes.cgroup.layout import CgroupLayout, read_layout
+from joblens.probes.cgroup.layout import read_layout
+
+if TYPE_CHECKING:
+    from joblens.agent.cgroups.placement import (
+        GroupName,
+    )
+    from joblens.model.jobs.job import Record
+    from joblens.ports.store import Store
+    from joblens.probes.cgroup.layout import CgroupLayout
 
 # Other stores may have jobs here, too. One that was killed has that long to be followed by a joblens that
 # reads there what its jobs used.

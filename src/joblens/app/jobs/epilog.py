@@ -1,9 +1,12 @@
 """Epilog of a job: its time-series file, the notification, and retention of samples and output."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -11,17 +14,19 @@ from joblens.app.wiring.drivers import logs_root, spool_dir, store_home, store_n
 from joblens.files.private import open_with_folder
 from joblens.model.errors import JoblensError, UnknownJob, UnknownRun
 from joblens.model.history import PruneReport
-from joblens.model.jobs.job import Granularity, Record
+from joblens.model.jobs.job import Granularity
 from joblens.model.redaction.secrets import REDACTED
-from joblens.model.runs.run import RunStatus
-from joblens.model.settings import Settings
 from joblens.model.values.ids import short
-from joblens.ports.store import Store
+
+if TYPE_CHECKING:
+    from joblens.model.jobs.job import Record
+    from joblens.model.settings import Settings
+    from joblens.ports.store import Store
 
 _DAY_US = 86_400_000_000
 _MARKER = ".retention"
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_RUN_FILE = re.compile(rf"(?:run-)?({_UUID})\.(?:spec|log|{_UUID}\.(?:data|jobs))")
+_RUN_FILE = rf"(?:run-)?({_UUID})\.(?:spec|log|{_UUID}\.(?:data|jobs))"
 
 
 class JobFolder(Struct, frozen=True):
@@ -182,7 +187,7 @@ def _old_run_files(store: Store, spool: str, before_us: int) -> Iterator[RunFile
     is_old: dict[str, bool] = {}
     with contextlib.suppress(OSError), os.scandir(spool) as entries:
         for entry in entries:
-            found = _RUN_FILE.fullmatch(entry.name)
+            found = re.fullmatch(_RUN_FILE, entry.name)
             if found is None or not entry.is_file(follow_symlinks=False):
                 continue
             size = entry.stat(follow_symlinks=False)
@@ -196,6 +201,8 @@ def _old_run_files(store: Store, spool: str, before_us: int) -> Iterator[RunFile
 
 
 def _has_finished(store: Store, run_uuid: str, before_us: int) -> bool:
+    from joblens.model.runs.run import RunStatus
+
     try:
         run = store.find_run(run_uuid)
     except UnknownRun:

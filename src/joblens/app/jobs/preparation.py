@@ -209,6 +209,8 @@ def default_name(argv: Sequence[str]) -> str:
 
 def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
     """K=V, where V is read as JSON when it is JSON and kept as text otherwise; or a JSON object."""
+    if not pairs:
+        return {}
     import msgspec
 
     from joblens.model.values.json_text import decode_json

@@ -1,5 +1,7 @@
 """Agent context of a process that owns jobs: sampler, recorder, accounting, sinks, history lines."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sys
@@ -18,7 +20,6 @@ from joblens.agent.runtime.sampler import Sampler
 from joblens.agent.session.context import AgentContext
 from joblens.app.wiring.drivers import (
     SystemClock,
-    Warn,
     history_file,
     is_own_store,
     open_sinks,
@@ -28,16 +29,20 @@ from joblens.app.wiring.drivers import (
 )
 from joblens.files.private import make_private_folder
 from joblens.model.errors import JoblensError, LaunchError, UnknownJob
-from joblens.model.jobs.job import Job, Record
-from joblens.model.settings import LogSettings, Settings
-from joblens.ports.store import Store
-from joblens.probes.host.machine_load import HostFacts, read_host
+from joblens.probes.host.machine_load import read_host
 
 if TYPE_CHECKING:
     import logging
 
     from joblens.agent.nodes.jobs import MultiNodeJobs
     from joblens.agent.recovery.orphans import Recovery
+    from joblens.app.wiring.drivers import (
+        Warn,
+    )
+    from joblens.model.jobs.job import Job, Record
+    from joblens.model.settings import LogSettings, Settings
+    from joblens.ports.store import Store
+    from joblens.probes.host.machine_load import HostFacts
 
 
 _PATIENCE_S = 5.0
@@ -153,7 +158,7 @@ def open_context(
     take_sample: Callable[[str], None],
     job_rlimits: tuple[tuple[int, int, int], ...] = (),
     warn: Callable[[str], None] | None = None,
-    around: "Callable[[Store], Store]" = lambda store: store,
+    around: Callable[[Store], Store] = lambda store: store,
 ) -> AgentContext:
     """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due. `around`: what
     is to stand between those who write and the store."""
@@ -193,7 +198,7 @@ def open_context(
     )
 
 
-def _nodes_here(settings: Settings) -> "MultiNodeJobs | None":
+def _nodes_here(settings: Settings) -> MultiNodeJobs | None:
     if "SLURM_JOB_ID" not in os.environ:
         return None
     from joblens.app.wiring.node_agents import desks_here
@@ -201,7 +206,7 @@ def _nodes_here(settings: Settings) -> "MultiNodeJobs | None":
     return desks_here(settings.limits.cgroup_parent)
 
 
-def open_recovery(context: AgentContext, settings: Settings) -> "Recovery":
+def open_recovery(context: AgentContext, settings: Settings) -> Recovery:
     from joblens.agent.recovery.orphans import Recovery
 
     return Recovery(

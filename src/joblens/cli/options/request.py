@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 LOCAL, CELERY, RAY, SLURM = "local", "celery", "ray", "slurm"
 CLUSTERS = (RAY, SLURM)
 _SLURM_TEXTS = ("partition", "account", "qos", "constraint")
+# One job has nothing to pack and needs one allocation.
+_OF_SEVERAL_JOBS = ("packing", "allocations")
 _OF_QUEUES = ("queue", "broker", "retry_lost")
 _SLURM_FIELDS = tuple(row.name for row in SLURM_OPTIONS)
 
@@ -69,6 +71,32 @@ def check_engine_options(engine: str, given: dict[str, Any]) -> None:
                 f"--{name} has no effect with --packing jobs, which gives each job an sbatch of its own",
                 hint=f"choose --packing allocations, or leave out --{name}",
             )
+
+
+def check_options(engine: str, given: dict[str, Any]) -> None:
+    """Raises InputError for options that mean nothing for one command, or nothing on that engine."""
+    refuse_spec_options(given)
+    check_engine_options(engine, given)
+    for row in SLURM_OPTIONS:
+        if row.name in _OF_SEVERAL_JOBS and given[row.name] is not None:
+            raise InputError(
+                f"{row.flags[-1]} goes with a workflow file only", hint="one command is one job of Slurm"
+            )
+    if given["label"] and engine != CELERY:
+        raise InputError(
+            f"--label has no effect with --engine {engine}: only workers of a queue have labels",
+            hint=f"add --engine {CELERY}, or leave out --label",
+        )
+    if engine in CLUSTERS and given["cpu_list"] is not None:
+        raise InputError(
+            f"--cpu-list names CPUs of this machine, and the job runs on a node of {engine}",
+            hint="--cpus N asks for so many there",
+        )
+    if engine != LOCAL and given.get("no_capture"):
+        raise InputError(
+            f"--no-capture: a job on {engine} prints to files, which are passed on from there",
+            hint="leave it out",
+        )
 
 
 def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":

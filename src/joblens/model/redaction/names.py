@@ -175,10 +175,8 @@ def is_lasting_env(name: str) -> bool:
     return is_allowed_env(name) and name not in _OF_A_SESSION and not name.startswith(_OF_A_JOB)
 
 
-_WORD_OR_END = re.compile(
-    r"""(?P<word>(?:[^\s'"\\;|&()<>`]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+)|(?P<end>[;|&()\n`])""", re.DOTALL
-)
-_QUOTED = re.compile(r"""\\(.)|'([^']*)'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
+_WORD_OR_END = r"""(?s)(?P<word>(?:[^\s'"\\;|&()<>`]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+)|(?P<end>[;|&()\n`])"""
+_QUOTED = r"""(?s)\\(.)|'([^']*)'|"((?:[^"\\]|\\.)*)\""""
 
 
 class ShellWord(Struct, frozen=True):
@@ -190,7 +188,7 @@ class ShellWord(Struct, frozen=True):
 def shell_commands(line: str) -> list[list[ShellWord]]:
     """The simple commands of the line, in order. Never fails: an open quote is no quote."""
     commands: list[list[ShellWord]] = [[]]
-    for match in _WORD_OR_END.finditer(line):
+    for match in re.finditer(_WORD_OR_END, line):
         if match["end"]:
             commands.append([])
         else:
@@ -210,7 +208,7 @@ def quoted(text: str, like: str) -> str:
 def _unquoted(word: str) -> str:
     if not any(mark in word for mark in "'\"\\"):
         return word
-    return _QUOTED.sub(_inner, word)
+    return re.sub(_QUOTED, _inner, word)
 
 
 def _inner(match: re.Match[str]) -> str:

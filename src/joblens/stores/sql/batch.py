@@ -1,23 +1,22 @@
 """Batch of writes: gathered by job, with rows of runs and the sums that statistics are made of. Pure."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from joblens.analysis.numbers.statistics import bucket_of, distribution, merge
 from joblens.model.errors import StoreCorrupt
-from joblens.model.history import Distribution, GroupStatistics, HistoryQuery, Statistics
+from joblens.model.history import GroupStatistics, Statistics
 from joblens.model.jobs.details import Details
-from joblens.model.jobs.job import Attempt, Job, Outcome, Status
-from joblens.model.jobs.sample import Sample
-from joblens.model.runs.run import Run, RunEvent, RunStatus, Workflow
+from joblens.model.jobs.job import Status
 from joblens.model.writes import (
     CancelAsked,
     DetailsTaken,
-    JobEnded,
     JobQueued,
     JobStarted,
     ProvenanceSeen,
@@ -26,8 +25,17 @@ from joblens.model.writes import (
     SamplesTaken,
     TicketMade,
     WorkflowCreated,
-    Write,
 )
+
+if TYPE_CHECKING:
+    from joblens.model.history import Distribution, HistoryQuery
+    from joblens.model.jobs.job import Attempt, Job, Outcome
+    from joblens.model.jobs.sample import Sample
+    from joblens.model.runs.run import Run, RunEvent, Workflow
+    from joblens.model.writes import (
+        JobEnded,
+        Write,
+    )
 
 METRICS = ("duration", "cpu", "memory")
 UNITS = {"duration": 1_000_000, "cpu": 1_000_000, "memory": 1}  # stored numbers in one shown unit
@@ -59,7 +67,7 @@ class Sum:
         self.largest = max(self.largest, largest)
         self.buckets[bucket] = self.buckets.get(bucket, 0) + count
 
-    def agrees_with(self, other: "Sum") -> bool:
+    def agrees_with(self, other: Sum) -> bool:
         return (self.count, self.total, self.largest, self.buckets) == (
             other.count,
             other.total,
@@ -67,7 +75,7 @@ class Sum:
             other.buckets,
         )
 
-    def absorb(self, other: "Sum") -> None:
+    def absorb(self, other: Sum) -> None:
         self.count += other.count
         self.total += other.total
         self.largest = max(self.largest, other.largest)
@@ -306,6 +314,8 @@ def event_row(event: RunEvent) -> tuple[str, str, int, str, bytes]:
 
 def run_row(run: Run) -> tuple[str | bytes, ...]:
     """Without what the store gives it, or its events tell."""
+    from joblens.model.runs.run import RunStatus
+
     plain = replace(
         run,
         number=None,

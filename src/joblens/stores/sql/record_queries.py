@@ -1,5 +1,7 @@
 """The questions of ports.store.Store that every store in a database answers alike."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -7,13 +9,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from joblens.model.errors import StoreCorrupt
-from joblens.model.history import HistoryQuery, TaggedJobs
-from joblens.model.jobs.details import Details, Provenance
-from joblens.model.jobs.job import Record
-from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
+from joblens.model.jobs.details import Details
 from joblens.model.writes import CancelAsked
 
 if TYPE_CHECKING:
+    from joblens.model.history import HistoryQuery, TaggedJobs
+    from joblens.model.jobs.details import Provenance
+    from joblens.model.jobs.job import Record
+    from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
     from joblens.stores.sql.queries import Ask
 
 _RECORDS_AT_ONCE = 500
@@ -25,10 +28,10 @@ class RecordQueries:
 
     _warn: Callable[[str], None]
 
-    def _asking(self) -> "AbstractContextManager[Ask]":
+    def _asking(self) -> AbstractContextManager[Ask]:
         raise NotImplementedError
 
-    def _reading(self) -> "AbstractContextManager[Ask]":
+    def _reading(self) -> AbstractContextManager[Ask]:
         """One snapshot for several questions."""
         raise NotImplementedError
 

@@ -4,18 +4,24 @@ A filter that few jobs pass is looked up through its own index and the rest sort
 of the order is walked until enough have passed. Which one is settled by counting, up to a bound.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import msgspec
 from msgspec.structs import replace
 
-from joblens.model.history import HistoryQuery, SortKey, Statistics
+from joblens.model.history import SortKey
 from joblens.model.jobs.job import Status
 from joblens.stores.sql import queries
-from joblens.stores.sql.batch import EndedJob, Sum, Sums, needs_jobs, statistics_of, sums_of
+from joblens.stores.sql.batch import Sum, needs_jobs, statistics_of, sums_of
 from joblens.stores.sqlite.sql import QUERIES
+
+if TYPE_CHECKING:
+    from joblens.model.history import HistoryQuery, Statistics
+    from joblens.stores.sql.batch import EndedJob, Sums
 
 _FEW = 4000
 _NO_LIMIT = -1

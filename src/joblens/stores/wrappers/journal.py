@@ -8,6 +8,8 @@ it die, by the next one that opens the store. Writes can be applied twice withou
 in needs no bookkeeping.
 """
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import os
@@ -16,6 +18,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -23,8 +26,10 @@ from msgspec import Struct
 from joblens.files.private import make_private_folder
 from joblens.model.errors import StoreError, StoreVanished
 from joblens.model.writes import JobEnded, Write
-from joblens.ports.store import Store
 from joblens.stores.wrappers.wrapper import StoreWrapper
+
+if TYPE_CHECKING:
+    from joblens.ports.store import Store
 
 _SUFFIX = ".journal"
 _PREFIX = "joblens-"
@@ -40,7 +45,7 @@ class JournalOwner(Struct, frozen=True):
     start_ticks: int
 
     @classmethod
-    def this_process(cls) -> "JournalOwner":
+    def this_process(cls) -> JournalOwner:
         pid = os.getpid()
         return cls(os.uname().nodename.replace("~", "_"), _boot(), pid, start_ticks(pid) or 0)
 
@@ -74,6 +79,8 @@ def encode_line(writes: Sequence[Write]) -> bytes:
 
 def decode_lines(lines: Iterable[bytes]) -> Iterator[list[Write] | None]:
     """One item a line; None for one that is torn or damaged."""
+    import joblens.model.runs.run  # noqa: F401 - types of three kinds of writes
+
     decoder = msgspec.json.Decoder(list[Write])
     for ended_line in lines:
         line = ended_line.rstrip(b"\r\n")
