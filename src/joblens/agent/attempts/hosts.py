@@ -21,7 +21,7 @@ from joblens.agent.attempts.preparation import PreparedAttempt
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.containers.protocol import client_variables
 from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.measuring.outcome import not_started
 from joblens.agent.session.context import AgentContext, PreparedLauncher, watch_name
 from joblens.agent.session.session import JobSession

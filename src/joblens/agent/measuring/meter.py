@@ -8,7 +8,7 @@ reserve far more than they use, and one that is refused memory ends in its own w
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from joblens.agent.instruments.table import MEASURED, DetailTaker, OtherProbes, pause_ns
 from joblens.agent.runtime.recorder import Recorder
@@ -20,10 +20,12 @@ from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import ExitUsage, Job
 from joblens.model.jobs.sample import DeviceIo, Sample
 from joblens.model.writes import DetailsTaken, SamplesTaken
-from joblens.ports.clock import Clock
-from joblens.ports.probe import DetailProbe, Probe
 from joblens.probes.proc.process_tree import ProcessTreeProbe
 from joblens.probes.proc.processes import IO_FIELDS, ProcessesProbe
+
+if TYPE_CHECKING:
+    from joblens.ports.clock import Clock
+    from joblens.ports.probe import DetailProbe, Probe
 
 # Fields that only ever grow; the value at the start is taken off. All others are as they stand.
 COUNTERS = frozenset(
@@ -83,13 +85,13 @@ class JobMeter:
 
     def __init__(
         self,
-        probe: Probe,
-        details: Probe | None,
-        host: Probe,
-        clock: Clock,
+        probe: "Probe",
+        details: "Probe | None",
+        host: "Probe",
+        clock: "Clock",
         *,
         probe_counts_reaped: bool,
-        others: Sequence[Probe] = (),
+        others: Sequence["Probe"] = (),
     ) -> None:
         self.probe = probe
         self.details = details
@@ -147,7 +149,7 @@ class JobMeter:
         files: list[str] = getattr(probe, "noted_files", list)()
         return files
 
-    def read_totals_by(self, probe: Probe) -> None:
+    def read_totals_by(self, probe: "Probe") -> None:
         """Takes the job's totals from a probe of its groups from now on. Closes the one before."""
         with self._lock:
             self.probe, earlier = probe, self.probe
@@ -314,7 +316,7 @@ class Measurement:
         job: Job,
         recorder: Recorder,
         meter: JobMeter,
-        details: Sequence[DetailProbe] = (),
+        details: Sequence["DetailProbe"] = (),
         on_sample: Callable[[Sample], None] | None = None,
         next_index: int = 0,
     ) -> None:

@@ -242,7 +242,7 @@ class Recorder:
     def record(self, uuid: str, writes: Sequence[Write], then: Callable[[int | None], None]) -> None:
         """Puts them. `then` gets the job's number once they are safe; None: they wait in a journal."""
         self.put(writes)
-        self.ask(lambda store: store.find(uuid).number, then, lambda _error: then(None))
+        self.ask(lambda store: store.number_of(uuid), then, lambda _error: then(None))
 
     def _ask(
         self,

@@ -4,8 +4,10 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
 
-from joblens.ports.clock import Clock
+if TYPE_CHECKING:
+    from joblens.ports.clock import Clock
 
 MIN_INTERVAL_S = 0.05
 # A job that is due within this part of its interval is looked at together with one that is due now: waking
@@ -18,7 +20,7 @@ class Sampler:
     """Calls `take(uuid)` at start + k * interval. A late tick is taken once and the schedule kept:
     missed places are skipped, never made up for in a burst."""
 
-    def __init__(self, take: Callable[[str], None], clock: Clock, warn: Callable[[str], None]) -> None:
+    def __init__(self, take: Callable[[str], None], clock: "Clock", warn: Callable[[str], None]) -> None:
         self._take = take
         self._clock = clock
         self._warn = warn

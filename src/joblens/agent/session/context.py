@@ -18,13 +18,13 @@ from joblens.agent.runtime.recorder import Recorder
 from joblens.agent.runtime.sampler import Sampler
 from joblens.model.jobs.job import Job, Owner, Record
 from joblens.model.redaction.secrets import NO_SECRETS, SecretValues
-from joblens.ports.clock import Clock
 from joblens.probes.host.machine_load import HostFacts
 
 if TYPE_CHECKING:
     from joblens.agent.containers.job import ContainerHold
     from joblens.agent.nodes.job import MultiNodeJob
     from joblens.agent.nodes.jobs import MultiNodeJobs
+    from joblens.ports.clock import Clock
 
 
 def hold_of(job: Job, spool_dir: str) -> "ContainerHold | None":
@@ -45,7 +45,7 @@ class AgentContext(Struct, frozen=True):
     recorder: Recorder
     sampler: Sampler
     accountant: Accountant
-    clock: Clock
+    clock: "Clock"
     loop: Loop
     owner: Owner
     host: HostFacts

@@ -11,8 +11,15 @@ from msgspec.structs import replace
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.instruments.table import Watched
 from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan, exit_usage_of
-from joblens.agent.measuring.accounting import PROCESS_TREE, Limits, limit
-from joblens.agent.measuring.job_processes import STEP_END_S, JobProcesses, are_step_launchers, end_marked
+from joblens.agent.measuring.accounting import (
+    PROCESS_TREE,
+    STEP_END_S,
+    JobProcesses,
+    Limits,
+    are_step_launchers,
+    end_marked,
+    limit,
+)
 from joblens.agent.measuring.meter import CALM_S, CLOSE_S, JobMeter, LimitWatch, Measurement
 from joblens.agent.measuring.outcome import Ending, not_started, outcome_of
 from joblens.agent.session.context import AgentContext, PreparedLauncher, hold_of, watch_name

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from joblens.agent.launcher.launch import exit_usage_of
 from joblens.agent.launcher.slot_ledger import SentJob, SlotLedger
-from joblens.agent.measuring.job_processes import end_marked
+from joblens.agent.measuring.accounting import end_marked
 from joblens.agent.measuring.outcome import Origins
 from joblens.agent.measuring.readings import NOBODY_LOOKED, SlotNumbers, never_back
 from joblens.agent.session.context import AgentContext

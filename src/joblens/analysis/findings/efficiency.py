@@ -7,7 +7,6 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.numbers.profile import rates_over
 from joblens.analysis.numbers.rates import (
     LEAST_THROTTLED_S,
@@ -19,7 +18,7 @@ from joblens.analysis.numbers.rates import (
     node_count,
     peak_of,
 )
-from joblens.model.jobs.job import BY_AFFINITY, Finding, Outcome, Record, Severity, Status, Usage
+from joblens.model.jobs.job import BY_AFFINITY, Code, Finding, Outcome, Record, Severity, Status, Usage
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import MIB, format_bytes, format_duration
 

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.findings.efficiency import sizing_findings, start_findings, waiting_findings
+from joblens.model.delivery import FormerWorker
 from joblens.model.jobs.job import (
     LOGOUT,
     SHUTDOWN,
+    Code,
     Finding,
     Job,
     Outcome,
@@ -354,3 +355,13 @@ def _caveats(record: Record, usage: Usage) -> Iterator[Finding]:
         yield Finding(
             Code.SHARED, Severity.INFO, text, "measure one at a time, or run each as its own command"
         )
+
+
+def taken_up_again(fence: int, former: FormerWorker | None) -> tuple[Finding, ...]:
+    """`fence`: 1 for the first worker that took it."""
+    if former is None:
+        return ()  # it has not run before
+    what = "had to stop before the job ended" if former.gave_back else "was lost while it had the job"
+    text = f"worker {former.name} {what}; this is attempt {fence}"
+    advice = "where a second run does harm, submit it with --retry-lost never"
+    return (Finding(Code.TAKEN_UP_AGAIN, Severity.WARNING, text, advice),)

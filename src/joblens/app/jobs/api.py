@@ -374,7 +374,7 @@ def _accounting(name: str | None) -> Accounting | None:
 def _container(given: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
     if given is None:
         return None
-    from joblens.app.jobs.container_requests import container_of
+    from joblens.app.jobs.requests import container_of
 
     return container_of(given)
 

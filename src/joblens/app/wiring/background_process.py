@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 import joblens
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runtime.ownership import SupervisorLock, alone
 from joblens.app.wiring.agent_context import current_user
 from joblens.app.wiring.drivers import spool_dir, state_dir, store_name

@@ -10,9 +10,8 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from joblens.ports.probe import Probe
 from joblens.probes.proc.kernel_files import (
     LAST_CHUNK_BELOW,
     LargestProcess,
@@ -24,6 +23,9 @@ from joblens.probes.proc.kernel_files import (
     parse_virtual,
     pread_whole,
 )
+
+if TYPE_CHECKING:
+    from joblens.ports.probe import Probe
 
 
 class DescriptorBudget:
@@ -448,7 +450,7 @@ _MOMENT_NS = 20_000_000
 class RecentReading:
     """Jobs that are looked at one after the other need not each read what is the same for all of them."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: "Probe") -> None:
         self.name = probe.name
         self._probe = probe
         self._reading: dict[str, Any] = {}

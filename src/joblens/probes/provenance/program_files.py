@@ -1,4 +1,4 @@
-"""Program files that a command starts: names, contents, change marks, Python packages."""
+"""Files of a program: which ones a command starts, with version and packages."""
 
 import os
 import platform
@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 from joblens.model.values.ids import sha256
 
@@ -302,3 +303,13 @@ def remembered_name(name: str, cwd: str) -> str:
 def remembered_path(name: str, cwd: str) -> str:
     """Where that file is."""
     return os.path.join(cwd, remembered_name(name, cwd))
+
+
+class CommandKind(NamedTuple):
+    """Commands that start the same files in the same folder."""
+
+    cwd: str
+    words: tuple[str, ...]  # as probes.program_files.starting_words has them
+    search: str  # PATH
+    environment: tuple[tuple[str, str], ...] | None = None  # None: that of this process
+    is_one_of_many: bool = False  # nobody looks at what it starts

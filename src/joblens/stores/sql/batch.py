@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from joblens.analysis.numbers.statistics import bucket_of, distribution, merge
 from joblens.model.errors import StoreCorrupt
-from joblens.model.history import GroupStatistics, Statistics
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Status
 from joblens.model.writes import (
@@ -28,7 +27,7 @@ from joblens.model.writes import (
 )
 
 if TYPE_CHECKING:
-    from joblens.model.history import Distribution, HistoryQuery
+    from joblens.model.history import Distribution, GroupStatistics, HistoryQuery, Statistics
     from joblens.model.jobs.job import Attempt, Job, Outcome
     from joblens.model.jobs.sample import Sample
     from joblens.model.runs.run import Run, RunEvent, Workflow
@@ -114,12 +113,16 @@ def needs_jobs(query: HistoryQuery) -> bool:
 
 
 def statistics_of(sums: Sums) -> Statistics:
+    from joblens.model.history import Statistics
+
     tools = sorted({tool for tool, _, _ in sums})
     by_tool = {tool: _group({key: entry for key, entry in sums.items() if key[0] == tool}) for tool in tools}
     return Statistics(overall=_group(sums), by_tool=by_tool)
 
 
 def _group(sums: Sums) -> GroupStatistics:
+    from joblens.model.history import GroupStatistics
+
     by_status: dict[str, int] = {}
     whole = {metric: Sum() for metric in METRICS}
     for (_, status, metric), entry in sums.items():

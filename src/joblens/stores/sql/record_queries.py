@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from joblens.model.errors import StoreCorrupt
+from joblens.model.errors import StoreCorrupt, UnknownJob
 from joblens.model.jobs.details import Details
 from joblens.model.writes import CancelAsked
 
@@ -44,6 +44,12 @@ class RecordQueries:
 
         with self._reading() as ask:
             return find_job(ask, ident)
+
+    def number_of(self, uuid: str) -> int:
+        with self._asking() as ask:
+            for (number,) in ask("number_of_uuid", uuid):
+                return int(number)
+        raise UnknownJob(f"no job has the id '{uuid}'")
 
     def records(self, query: HistoryQuery) -> Iterator[Record]:
         from joblens.stores.sql.job_rows import read_records

@@ -189,7 +189,7 @@ class SqliteStore(RecordQueries, TicketQueries):
         return {uuid: samples for uuid, samples in found.items() if samples}
 
     def _matching(self, query: HistoryQuery) -> list[int]:
-        from joblens.stores.sqlite.statistics import job_numbers
+        from joblens.stores.sqlite.selection import job_numbers
 
         with self._use() as connection:
             return job_numbers(connection, query)

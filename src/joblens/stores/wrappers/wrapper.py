@@ -32,6 +32,9 @@ class StoreWrapper:
     def find(self, ident: str) -> Record:
         return self._reading().find(ident)
 
+    def number_of(self, uuid: str) -> int:
+        return self._reading().number_of(uuid)
+
     def records(self, query: HistoryQuery) -> Iterator[Record]:
         return self._reading().records(query)
 
