@@ -266,7 +266,7 @@ class Attachment:
             context.loop.watch(self._pidfd, self._ended)
         context.loop.add_timed(self)
         self.take_sample()
-        context.sampler.add(self.job.uuid, self.job.interval_s)
+        context.sampler.add(self.job.uuid, self.job.interval_s, self.take_sample)
 
     def take_sample(self) -> None:
         """From the sampler's thread, or at the start."""

@@ -10,12 +10,12 @@ from joblens.model.jobs.probe_choice import INSTRUMENTS
 from joblens.probes.network.cgroup_network import (
     FIELDS,
     CgroupNetworkProbe,
+    InterfacesProbe,
     count_as_guest,
     count_here,
     go_on_counting,
     v2_group,
 )
-from joblens.probes.network.interfaces import InterfacesProbe
 
 if TYPE_CHECKING:
     from joblens.ports.probe import Probe

@@ -107,9 +107,6 @@ class Supervisor:
     def is_asked_to_end(self) -> bool:
         return self._is_asked_to_end
 
-    def hosted(self, uuid: str) -> Hosted | None:
-        return self._hosted.get(uuid)
-
     def next_wake_s(self) -> float | None:
         return self._next_look_s
 

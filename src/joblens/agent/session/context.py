@@ -100,6 +100,6 @@ class PreparedLauncher(Struct, frozen=True):
     groups: JobGroups | None
 
 
-def watch_name(uuid: str) -> str:
-    """What the sampler knows the looks at a job's limits by."""
-    return f"watch:{uuid}"
+def limits_key(uuid: str) -> str:
+    """Key of the sampler for checks of a job's limits."""
+    return f"{uuid} (limits)"

@@ -155,9 +155,7 @@ class _Driving:
         return open_side(self._plan, self._run.options, self._settings, self._config, self._log.warn)
 
     def drive(self, make_view: MakeView | None) -> Driven:
-        context = open_context(
-            self._settings, self._take_sample, allow_many_files(), self._log.warn, self._keep_journaled
-        )
+        context = open_context(self._settings, allow_many_files(), self._log.warn, self._keep_journaled)
         context = structs.replace(context, complete=name_stop)
         context.add_secrets(self._secrets)
         if self._secrets:
@@ -254,10 +252,6 @@ class _Driving:
         assert isinstance(store, JournaledStore)
         self._journaled.append(store)
         return store
-
-    def _take_sample(self, name: str) -> None:
-        if self._driver is not None:
-            self._driver.take_sample(name)
 
     def _schedule(self, context: AgentContext) -> Schedule:
         choices = Choices(

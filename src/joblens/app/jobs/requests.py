@@ -5,19 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
-from joblens.agent.containers.protocol import client_variables
 from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.model.errors import InputError
-from joblens.model.jobs.containers import (
-    APPTAINER,
-    ENGINES,
-    container_problems,
-    device_problem,
-    is_path,
-    volume_problem,
-)
 from joblens.model.jobs.job import Accounting, ContainerJob, EarlySignal, FileStamp, Granularity, Requirements
 from joblens.model.settings import Settings
 from joblens.probes.provenance.program_files import as_text, remembered_path
@@ -64,12 +55,14 @@ def plain_value(value: Any, depth: int = 0) -> Any:
     return plain_text(value)
 
 
-_FIELDS = tuple(field.name for field in fields(ContainerJob))
+_FIELDS = ContainerJob.__struct_fields__
 _MANY = ("volumes", "devices")
 
 
 def check_container(container: ContainerJob, *, cwd: str | None, accounting: Accounting | None) -> None:
     """Raises InputError for the first thing that cannot be used."""
+    from joblens.model.jobs.containers import APPTAINER, ENGINES, container_problems, device_problem
+
     for name in _FIELDS:
         value = getattr(container, name)
         for text in value if isinstance(value, tuple) else (value,):
@@ -108,6 +101,8 @@ def _check_utf8(where: str, text: str) -> None:
 
 
 def _check_volume(text: str) -> None:
+    from joblens.model.jobs.containers import is_path, volume_problem
+
     if problem := volume_problem(text):
         raise InputError(f"--volume {text}: {problem}")
     source = text.partition(":")[0]
@@ -117,6 +112,8 @@ def _check_volume(text: str) -> None:
 
 def client_env(environ: Mapping[str, str], env: Mapping[str, str], uuid: str) -> dict[str, str]:
     """Of the client, with the container's variables among them: those somebody asked for, and no others."""
+    from joblens.agent.containers.protocol import client_variables
+
     inside = {**env, JOB_ID_VARIABLE: uuid}
     return {**environ, JOB_ID_VARIABLE: uuid, **client_variables(inside)}
 

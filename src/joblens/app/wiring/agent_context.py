@@ -155,13 +155,11 @@ def _check_descriptors() -> None:
 
 def open_context(
     settings: Settings,
-    take_sample: Callable[[str], None],
     job_rlimits: tuple[tuple[int, int, int], ...] = (),
     warn: Callable[[str], None] | None = None,
     around: Callable[[Store], Store] = lambda store: store,
 ) -> AgentContext:
-    """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due. `around`: what
-    is to stand between those who write and the store."""
+    """`around` wraps the store for all writers."""
     _check_descriptors()
     warn = warn or OwnLog(settings.logs).warn
     clock = SystemClock()
@@ -178,7 +176,7 @@ def open_context(
     recorder = Recorder(store, open_sinks(settings, warn), warn, PendingEnds(spool, owner))
     return AgentContext(
         recorder=recorder,
-        sampler=Sampler(take_sample, clock, warn),
+        sampler=Sampler(clock, warn),
         accountant=Accountant(clock, settings.limits.cgroup_parent, warn, owner_mark(owner, spool)),
         clock=clock,
         loop=Loop(),
