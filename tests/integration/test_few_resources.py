@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from joblens.agent.runtime.loop import Sampler
 from joblens.agent.runtime.recorder import Recorder
-from joblens.agent.runtime.sampler import Sampler
 from joblens.app.wiring.drivers import SystemClock
 from joblens.stores.sqlite import SqliteStore
 from tests.contract.store_builders import whole_job

@@ -79,7 +79,7 @@ class Session:
 
     def warn_of_password(self, option: str, store: str, variable: str) -> None:
         """Of a store that was named on the command line."""
-        from joblens.model.values.store_url import has_password
+        from joblens.model.settings import has_password
 
         if has_password(store):
             self.warn(f"everybody on this machine can read the password in {option}: use {variable} instead")

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.agent.cgroups.stale_groups import sweep_groups
+from joblens.agent.cgroups.groups import sweep_groups
 from joblens.agent.containers.protocol import noted
 from joblens.agent.launcher.slot_ledger import LedgerJob, jobs_begun, left_outcomes, outcome_path, read_again
 from joblens.agent.measuring.accounting import Accountant

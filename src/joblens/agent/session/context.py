@@ -13,9 +13,8 @@ from joblens.agent.instruments.table import Instruments
 from joblens.agent.launcher.launch import LauncherProcess
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.provenance.collector import ProvenanceCollector
-from joblens.agent.runtime.loop import Loop
+from joblens.agent.runtime.loop import Loop, Sampler
 from joblens.agent.runtime.recorder import Recorder
-from joblens.agent.runtime.sampler import Sampler
 from joblens.model.jobs.job import Job, Owner, Record
 from joblens.model.redaction.secrets import NO_SECRETS, SecretValues
 from joblens.probes.host.machine_load import HostFacts

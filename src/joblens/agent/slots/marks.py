@@ -9,8 +9,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
-from joblens.agent.cgroups.groups import JobGroups
-from joblens.agent.cgroups.stale_groups import SLOT_SUFFIX
+from joblens.agent.cgroups.groups import SLOT_SUFFIX, JobGroups
 from joblens.agent.launcher.slot_ledger import ledger_owner, ledgers
 from joblens.agent.runtime.ownership import is_gone, is_running
 from joblens.files.private import create_with

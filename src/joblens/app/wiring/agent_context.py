@@ -13,10 +13,9 @@ from joblens import __version__
 from joblens.agent.cgroups.placement import owner_mark
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.provenance.collector import ProvenanceCollector
-from joblens.agent.runtime.loop import Loop
+from joblens.agent.runtime.loop import Loop, Sampler
 from joblens.agent.runtime.ownership import alone, this_process
 from joblens.agent.runtime.recorder import PendingEnds, Recorder, forget_ends, pending_ends
-from joblens.agent.runtime.sampler import Sampler
 from joblens.agent.session.context import AgentContext
 from joblens.app.wiring.drivers import (
     SystemClock,
@@ -241,6 +240,6 @@ def _sweep(context: AgentContext, *, sweeps_all: bool) -> None:
             lambda store: sweep(context.spool_dir, store, now_us, context.host, accountant.parent)
         )
     elif accountant.parents:
-        from joblens.agent.cgroups.stale_groups import sweep_own_groups
+        from joblens.agent.cgroups.groups import sweep_own_groups
 
         context.recorder.read(lambda store: sweep_own_groups(context.spool_dir, store, accountant.parents))

@@ -23,8 +23,7 @@ from joblens.app.wiring.settings import load_settings
 from joblens.files.private import make_private_folder, open_with_folder
 from joblens.files.standard_streams import guard_standard_error
 from joblens.model.errors import JoblensError, SupervisorError
-from joblens.model.settings import Settings
-from joblens.model.values.store_url import has_password, without_password
+from joblens.model.settings import Settings, has_password, without_password
 from joblens.views.text.style import clean_text
 
 _FROM_PARENT = "JOBLENS_STORE_FROM_PARENT"

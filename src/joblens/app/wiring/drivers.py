@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from joblens.model.errors import InputError
-from joblens.model.values.store_url import is_postgres, without_password
+from joblens.model.settings import is_postgres, without_password
 
 if TYPE_CHECKING:
     from joblens.model.settings import Settings

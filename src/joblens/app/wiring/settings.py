@@ -79,7 +79,7 @@ class _Layers:
 
     def _with_known_password(self, url: str) -> str:
         """Whoever names the same store without its password means the one that was told before."""
-        from joblens.model.values.store_url import same_store
+        from joblens.model.settings import same_store
 
         known = self.values.get(_STORE)
         return known if isinstance(known, str) and same_store(url, known) else url

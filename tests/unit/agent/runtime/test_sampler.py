@@ -3,7 +3,7 @@ from functools import partial
 
 import pytest
 
-from joblens.agent.runtime.sampler import MIN_INTERVAL_S, Sampler
+from joblens.agent.runtime.loop import MIN_INTERVAL_S, Sampler
 from tests.conftest import wait_until
 from tests.unit.agent.fake_clock import FakeClock
 
