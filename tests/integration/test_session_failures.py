@@ -15,7 +15,7 @@ from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.pool import SessionPool
 from joblens.agent.session.session import JobSession
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.app.jobs.preparation import PreparedJob, prepare
 from joblens.app.jobs.requests import Request
 from joblens.app.wiring.agent_context import close_context, open_context

@@ -21,14 +21,14 @@ from joblens.agent.attempts.preparation import PreparedAttempt
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.containers.protocol import client_variables
 from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.measuring.outcome import not_started
-from joblens.agent.session.context import AgentContext, PreparedLauncher, watch_name
+from joblens.agent.session.context import AgentContext, PreparedLauncher
 from joblens.agent.session.session import JobSession
 from joblens.agent.slots.loop import SlotLoop, SlotPlan
 from joblens.agent.slots.records import early_outcome
 from joblens.agent.slots.slot import Finished, SlotJob
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.jobs.job import Accounting, Attempt, Job, Outcome, Record, Status
@@ -396,17 +396,6 @@ class RunSessions:
             with suppress(Exception):
                 session.kill_now()
         self._standby.close()
-
-    def take_sample(self, name: str) -> None:
-        """On the sampler's thread."""
-        uuid = name.removeprefix(watch_name(""))
-        session = self._sessions.get(uuid)
-        if session is None:
-            return
-        if name == uuid:
-            session.take_sample()
-        else:
-            session.watch_limits()
 
 
 def _variables(attempt: PreparedAttempt) -> dict[str, str]:

@@ -231,7 +231,7 @@ class RunningWorker:
             fences.append(FencedStore(store))
             return fences[0]
 
-        context = open_context(settings, self._take_sample, allow_many_files(), log.warn, around)
+        context = open_context(settings, allow_many_files(), log.warn, around)
         self.info = make_info(settings, context, options, broker)
         claimed: dict[str, ClaimedJob] = {}
         hired = options.hired
@@ -264,10 +264,6 @@ class RunningWorker:
         if named is not record and self._worker is not None:
             self._worker.forgo_end(record.job.uuid)
         return self._complete(named)
-
-    def _take_sample(self, name: str) -> None:
-        if self._worker is not None:
-            self._worker.take_sample(name)
 
     def _plan(
         self, settings: Settings, options: WorkerOptions, idle_s: float | None, *, is_embedded: bool
