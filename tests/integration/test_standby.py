@@ -53,7 +53,7 @@ def session_in(
         cwd=str(tmp_path),
         stdio=("/dev/null", output.stdout.path, output.stderr.path),
     )
-    return JobSession(prepared.job, plan, context, output=output, place=place)
+    return JobSession(prepared.job, plan, context, output=output, prepared=place)
 
 
 @pytest.mark.parametrize("accounting", ACCOUNTING)
