@@ -68,8 +68,8 @@ class JobSession:
         drain: Callable[[], None] | None = None,
         prepared: PreparedLauncher | None = None,
     ) -> None:
-        """`on_outcome` is called before the outcome is recorded, `on_end` when everything is done. `prepared`:
-        a launcher that already waits for a job."""
+        """`on_outcome` is called before the outcome is recorded, `on_end` when everything is done.
+        `prepared`: a launcher that already waits for a job."""
         self.job = job
         self.record = Record(status=Status.QUEUED, job=job)
         self._plan = plan
