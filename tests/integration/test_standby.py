@@ -24,7 +24,7 @@ ACCOUNTING = [Accounting.AUTO, Accounting.PROCESS_TREE]
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[AgentContext]:
     settings = load_settings(overrides={"store.url": str(tmp_path / "jobs.db")}).settings
-    context = open_context(settings, lambda _name: None)
+    context = open_context(settings)
     yield context
     close_context(context)
 
@@ -53,7 +53,7 @@ def session_in(
         cwd=str(tmp_path),
         stdio=("/dev/null", output.stdout.path, output.stderr.path),
     )
-    return JobSession(prepared.job, plan, context, output=output, place=place)
+    return JobSession(prepared.job, plan, context, output=output, prepared=place)
 
 
 @pytest.mark.parametrize("accounting", ACCOUNTING)

@@ -66,10 +66,10 @@ class JobSession:
         on_outcome: Callable[["JobSession"], None] | None = None,
         on_end: Callable[["JobSession"], None] | None = None,
         drain: Callable[[], None] | None = None,
-        place: PreparedLauncher | None = None,
+        prepared: PreparedLauncher | None = None,
     ) -> None:
-        """`on_outcome` hears how it ended before that is recorded, `on_end` when everything is done. `place`:
-        where a launcher stands by already."""
+        """`on_outcome` is called before the outcome is recorded, `on_end` when everything is done.
+        `prepared`: a launcher that already waits for a job."""
         self.job = job
         self.record = Record(status=Status.QUEUED, job=job)
         self._plan = plan
@@ -78,7 +78,7 @@ class JobSession:
         self._on_sample = on_sample
         self._on_outcome = on_outcome
         self._on_end = on_end
-        self._place = place
+        self._prepared = prepared
         self._is_pumped = drain is not None  # whoever pumps the output also bounds it
         self._drain = drain  # brings home what the job has printed and nobody has read yet
         early = job.early_signal
@@ -189,8 +189,8 @@ class JobSession:
     def _get_launcher(self) -> LauncherProcess:
         """First of all: should this process be killed from here on, it takes the groups away."""
         accountant, processes = self._context.accountant, self._processes
-        if self._place is not None:
-            self._launcher, processes.groups = self._place.launcher, self._place.groups
+        if self._prepared is not None:
+            self._launcher, processes.groups = self._prepared.launcher, self._prepared.groups
             self._launcher.give(self._plan)
             return self._launcher
         self._context.instruments.get_ready(self.job)

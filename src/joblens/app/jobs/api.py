@@ -164,14 +164,7 @@ class SequentialRunner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            clock = self._context.clock
-            with suppress(JoblensError):  # how the jobs ended stands
-                self._context.recorder.read(
-                    lambda store: apply_retention(store, self._settings, clock.now_us())
-                )
-        finally:
-            close_context(self._context)
+        _close(self._context, self._settings)
 
 
 __all__ = ["JobFailed", "Result", "map_commands", "run"]
@@ -309,7 +302,7 @@ def _run_slots(
             log.ended(record)
             yield Result(record, settings)
     finally:
-        _leave(context, settings)
+        _close(context, settings)
 
 
 def _slot_job(prepared: PreparedJob, env: dict[str, str], context: AgentContext) -> SlotJob:
@@ -326,10 +319,11 @@ def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: in
             log.ended(record)
             yield Result(record, settings)
     finally:
-        _leave(context, settings)
+        _close(context, settings)
 
 
-def _leave(context: AgentContext, settings: Settings) -> None:
+def _close(context: AgentContext, settings: Settings) -> None:
+    """Applies the retention and closes the context."""
     try:
         with suppress(JoblensError):  # how the jobs ended stands
             context.recorder.read(lambda store: apply_retention(store, settings, context.clock.now_us()))

@@ -154,9 +154,9 @@ def _node_desks(settings: Settings, hired: PilotOptions | None) -> MultiNodeJobs
     """Of a worker whose jobs may bring along a way to their other nodes."""
     if hired is None or hired.ear is None:
         return None
-    from joblens.app.wiring.node_agents import desks_here
+    from joblens.app.wiring.node_agents import nodes_here
 
-    return desks_here(settings.limits.cgroup_parent)
+    return nodes_here(settings.limits.cgroup_parent)
 
 
 def make_info(settings: Settings, context: AgentContext, options: WorkerOptions, broker: str) -> WorkerInfo:

@@ -202,9 +202,9 @@ def open_context(
 def _nodes_here(settings: Settings) -> MultiNodeJobs | None:
     if "SLURM_JOB_ID" not in os.environ:
         return None
-    from joblens.app.wiring.node_agents import desks_here
+    from joblens.app.wiring.node_agents import nodes_here
 
-    return desks_here(settings.limits.cgroup_parent)
+    return nodes_here(settings.limits.cgroup_parent)
 
 
 def open_recovery(context: AgentContext, settings: Settings) -> Recovery:

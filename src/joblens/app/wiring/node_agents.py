@@ -50,7 +50,7 @@ def agents_here(environ: Mapping[str, str] = os.environ) -> NodeAgents | None:
     return SlurmAgents(allocation, environ) if allocation is not None else None
 
 
-def desks_here(cgroup_parent: str | None) -> MultiNodeJobs:
+def nodes_here(cgroup_parent: str | None) -> MultiNodeJobs:
     return MultiNodeJobs(agents_here(), _by_doors, cgroup_parent, agent_module=_AGENT_MODULE)
 
 
