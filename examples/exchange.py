@@ -1,4 +1,6 @@
-"""Send 60 MB to itself over TCP while two threads compute, for `joblens show exchange --threads --network`. About 4 s."""
+"""Send 60 MB to itself over TCP while two threads compute. About 4 s.
+
+For `joblens show exchange --threads --network`."""
 
 import hashlib
 import socket
