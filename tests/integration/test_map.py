@@ -99,8 +99,8 @@ def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
     [
         (["echo {}"], "there are no values"),
         (["echo {x}", "--param", "x=1:3"], "options of map come first"),
-        (["exit {}", ":::", "0", "1", "--json"], "--json stands among the values"),
-        (["exit {}", ":::", "0", "1", "--name=x"], "--name=x stands among the values"),
+        (["exit {}", ":::", "0", "1", "--json"], "--json is among the values"),
+        (["exit {}", ":::", "0", "1", "--name=x"], "--name=x is among the values"),
         (["echo {}", ":::"], "nothing behind it"),
         (["echo {}", "::::", "missing.txt"], "missing.txt: cannot be read"),
         (["echo {}", "::::", "empty.txt"], "empty.txt: has no lines"),

@@ -144,7 +144,7 @@ def test_problems_are_told_in_the_order_of_the_file_with_their_places(tmp_path: 
         "--param q: the workflow has no parameter or variable 'q'; the workflow has none",
         f"{spec}:5:18: there is no job 'bb'; did you mean 'b'?",
         f"{spec}:5:22: there is no job 'c'; there are 'a', 'b'",
-        f"{spec}:8:5: there is no resource requirement 'big'; the workflow has none",
+        f"{spec}:8:5: there is no resource requirement 'big'; declare it under resource_requirements:",
         f"{spec}:9:5: there is no file gone.csv nor {tmp_path}/gone.csv",
     ]
 

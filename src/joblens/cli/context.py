@@ -13,7 +13,10 @@ from joblens.ports.store import Store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from joblens.app.driving.start import Runs
     from joblens.app.queue.submission import QueueStore
+    from joblens.app.wiring.agent_context import OwnLog
+    from joblens.app.wiring.drivers import StoreConnection
     from joblens.app.wiring.settings import LoadedSettings
     from joblens.views.text.style import Palette
 
@@ -48,7 +51,9 @@ class Session:
     def __init__(self, options: Globals) -> None:
         self.options = options
         self._loaded: LoadedSettings | None = None
-        self._store: Store | None = None
+        self._connection: StoreConnection | None = None
+        self._log: OwnLog | None = None
+        self._drives_runs = False
         self._overrides: dict[str, str] = {}
         for stream in (sys.stdout, sys.stderr):
             # job names may hold bytes that are not text; printing them must not fail
@@ -116,29 +121,53 @@ class Session:
         return self.loaded.settings
 
     @property
+    def connection(self) -> "StoreConnection":
+        if self._connection is None:
+            from joblens.app.wiring.drivers import AGENT_ANSWER_S, READER_ANSWER_S, StoreConnection
+
+            answer_s = AGENT_ANSWER_S if self._drives_runs else READER_ANSWER_S
+            self._connection = StoreConnection(self.settings, self._warn_of_store, answer_s)
+        return self._connection
+
+    def _warn_of_store(self, text: str) -> None:
+        if self._log is None:
+            self.warn(text)
+        else:
+            self._log.warn(text)
+
+    @property
     def store(self) -> Store:
         """The store, for reading; raises StoreError if it does not exist."""
-        if self._store is None:
-            from joblens.app.wiring.drivers import open_store_to_read
-
-            self._store = open_store_to_read(self.settings, self.warn)
-        return self._store
+        return self.connection.to_read()
 
     @property
     def writable_store(self) -> Store:
         """The store, created if it does not exist."""
-        if self._store is None:
-            from joblens.app.wiring.drivers import open_store
-
-            self._store = open_store(self.settings, self.warn)
-        return self._store
+        return self.connection.to_write(must_open=False)
 
     @property
     def store_if_exists(self) -> Store | None:
         """The store for reading, even if it is read-only; None if it does not exist."""
-        from joblens.app.wiring.drivers import store_is_there
+        return self.connection.if_exists()
 
-        return self.store if store_is_there(self.settings) else None
+    def own_runs(self) -> None:
+        """This command drives runs over its own connection to the store: a server that does not answer is
+        given up as soon as it is for other processes that look after jobs. Before the store is opened."""
+        assert self._connection is None
+        self._drives_runs = True
+
+    @property
+    def runs(self) -> "Runs":
+        from joblens.app.driving.start import Runs
+
+        return Runs(self.settings, self.options.config, self.connection, self.warn, self._open_log)
+
+    def _open_log(self) -> "OwnLog":
+        if self._log is None:
+            from joblens.app.wiring.agent_context import OwnLog
+
+            self._log = OwnLog(self.settings.logs)
+        return self._log
 
     @property
     def current_store(self) -> Store:
@@ -170,14 +199,12 @@ class Session:
 
     def wait_for_store(self, timeout_s: float | None = None) -> None:
         """Retries from now on while the store is unreachable, with a notice; until the time-out, if any."""
-        from joblens.app.wiring.drivers import patient_store
-
-        self._store = patient_store(self.store, lambda text: self.note(f"joblens: {text}"), timeout_s)
+        self.connection.wait_for_store(lambda text: self.note(f"joblens: {text}"), timeout_s)
 
     def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     @property
     def is_terminal(self) -> bool:

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from joblens.agent.launcher.launch import is_inside_a_job
 from joblens.app.runs.control import refuse_driven, refuse_other_engine, refuse_unfinished_base
-from joblens.app.runs.records import create_run, jobs_to_run
+from joblens.app.runs.records import jobs_to_run
 from joblens.app.runs.reruns import RerunSelection
-from joblens.app.wiring.drivers import Warn, open_store_directly
+from joblens.app.wiring.drivers import Warn
 from joblens.app.workflows.loader import LoadedSpec
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.files.private import make_private_folder
@@ -73,14 +73,17 @@ _SHOWN = 20
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """A run that is asked for. `again`: it repeats these jobs of an earlier run, which keeps its outcomes.
-    `resumed`: the run that is resumed; `left`: its jobs that have not ended."""
+    """A run that is asked for. `workflow`: a new run of it is created; a path: of the workflow of that file;
+    None: `resumed` is driven itself. `again`: it repeats these jobs of an earlier run, which keeps its
+    outcomes. `left`: jobs of `resumed` that have not ended."""
 
     loaded: LoadedSpec
     options: RunOptions
+    workflow: Workflow | str | None = None
     again: RerunSelection | None = None
     base: Run | None = None  # its jobs must have ended: they would run beside themselves
     resumed: Run | None = None
+    is_held: bool = False  # this process has the lock of `resumed` already
     left: tuple[int, ...] | None = None
     detach: bool = False
 
@@ -121,47 +124,10 @@ def checked_run(
         engine.close()
 
 
-def start_request(
-    request: RunRequest,
-    workflow: Workflow | str,
-    settings: Settings,
-    config: str | None,
-    store: Store | None,
-    warn: Warn,
-) -> Run:
-    """Checks, and creates the run. `workflow`: or the file that it is created from."""
-    check_request(request, settings, config, store)
-    again = request.again
-    direct = open_store_directly(settings, warn)
-    try:
-        return create_run(
-            direct,
-            workflow,
-            request.loaded,
-            request.options,
-            settings,
-            base=again.base if again is not None else None,
-            again=again.places if again is not None else None,
-            kept_from=again.kept_from if again is not None else {},
-            spawned=again.spawned if again is not None else (),
-        )
-    finally:
-        direct.close()
-
-
-def check_request(request: RunRequest, settings: Settings, config: str | None, store: Store | None) -> None:
-    """Checks, and makes the folder for the output of jobs. Warnings come when the run is driven."""
-    with checked_run(request, settings, config, store, lambda _text: None):
-        pass
-    try:
-        make_private_folder(_output_folder(request.options))
-    except OSError as error:
-        raise _unusable(request.options, f"cannot be created: {error.strerror}") from error
-
-
 def _refuse_busy(request: RunRequest, store: Store, settings: Settings) -> None:
     if request.resumed is not None:
-        refuse_driven(request.resumed, settings)
+        if not request.is_held:
+            refuse_driven(request.resumed, settings)
         refuse_other_engine(request.resumed, request.options, store)
     base = request.again.base if request.again is not None else request.base
     if base is not None:
@@ -173,6 +139,14 @@ def _refuse_busy(request: RunRequest, store: Store, settings: Settings) -> None:
 
 def _output_folder(options: RunOptions) -> str:
     return os.path.normpath(os.path.join(options.cwd, options.output_dir, "job_output"))
+
+
+def make_output_folder(options: RunOptions) -> None:
+    """Raises InputError."""
+    try:
+        make_private_folder(_output_folder(options))
+    except OSError as error:
+        raise _unusable(options, f"cannot be made: {error.strerror}") from error
 
 
 def check_folders(options: RunOptions) -> None:

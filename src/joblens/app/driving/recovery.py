@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.agent.runtime.loop import heed_as_before, heed_no_nudge
+from joblens.agent.runs.signals import wakeups_ignored
 from joblens.agent.runtime.ownership import RunLock, is_gone
 from joblens.analysis.findings.failure_causes import Cause, Diagnosis, diagnose
 from joblens.analysis.runs.status import run_label
@@ -58,16 +58,13 @@ def hold_run(run: Run, store: Store, settings: Settings) -> Iterator[RunLock]:
     Raises RunIsDriven."""
     refuse_unfinished_run(run, store, settings)
     lock = RunLock(spool_dir(store_name(settings)), run.uuid)
-    nudged = heed_no_nudge()  # the holder of the lock is sent a signal that would end it
-    try:
+    with wakeups_ignored():
         if not lock.take():
             raise driven_by_another(run, lock)
         try:
             yield lock
         finally:
             lock.release()
-    finally:
-        heed_as_before(nudged)
 
 
 def reset_jobs(

@@ -154,9 +154,11 @@ def open_context(
     job_rlimits: tuple[tuple[int, int, int], ...] = (),
     warn: Callable[[str], None] | None = None,
     around: "Callable[[Store], Store]" = lambda store: store,
+    store: Store | None = None,
 ) -> AgentContext:
     """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due. `around`: what
-    is to stand between those who write and the store."""
+    is to stand between those who write and the store. `store`: a connection of the caller's to use, which
+    the caller closes; None: the context opens and closes its own."""
     _check_descriptors()
     warn = warn or OwnLog(settings.logs).warn
     clock = SystemClock()
@@ -168,9 +170,11 @@ def open_context(
         # Only a job whose joblens is killed would miss it.
         warn(f"launchers cannot write outcomes: {spool}: {error.strerror}")
     owner = this_process(host)
-    store = around(open_store(settings, warn))
+    closes_store = store is None
+    store = around(store or open_store(settings, warn))
     write_missing_lines(store, settings, spool, host, warn)
-    recorder = Recorder(store, open_sinks(settings, warn), warn, PendingEnds(spool, owner))
+    sinks, pending = open_sinks(settings, warn), PendingEnds(spool, owner)
+    recorder = Recorder(store, sinks, warn, pending, closes_store=closes_store)
     return AgentContext(
         recorder=recorder,
         sampler=Sampler(take_sample, clock, warn),

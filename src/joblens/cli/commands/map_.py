@@ -78,15 +78,14 @@ def command(
     named values. A COMMAND of one word is a shell line, and values are quoted; several words run without
     a shell. The COMMAND '{}' runs the values themselves: joblens map '{}' :::: commands.txt
     """
-    from joblens.app.driving.checks import checked_run
+    from joblens.app.driving.checks import RunRequest
     from joblens.app.driving.sweep import (
         EachJob,
-        create_map,
         lines_of_file,
-        map_request,
         output_dir_of,
         parameter_sources,
         spec_of,
+        workflow_without_file,
     )
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.queue.notifiers import with_broker
@@ -99,6 +98,7 @@ def command(
     if timeout_s is not None and not timeout_s > 0:
         raise InputError(f"--timeout {timeout}: must be more than 0")
     engine = engine_options(of_engine)
+    session.own_runs()
     take_queue_options(session, of_engine)
     asked_probes = checked_probes(probes)
     given, sources = split_words(words, lines_of_file)
@@ -113,24 +113,18 @@ def command(
         **engine,
     )
     options = with_broker(options, session.settings)
+    store = session.store_if_exists if name is not None else None
+    workflow = None if store is None else workflow_without_file(store, loaded.plan.name)
+    request = RunRequest(loaded=loaded, options=options, workflow=workflow or "")
     if dry_run:
-        with checked_run(
-            map_request(loaded, options), session.settings, session.options.config, None, session.warn
-        ):
+        with session.runs.validated(request):
             pass
         if session.json:
             session.write_json([{"name": job.name, "command": job.command} for job in mapped])
         else:
             session.write_lines([job.command for job in mapped])
         return 0
-    run = create_map(
-        session.settings,
-        session.options.config,
-        loaded,
-        options,
-        is_named=name is not None,
-        warn=session.warn,
-    )
+    run = session.runs.prepare(request)
     return _drive(session, run, loaded, keeps_order=keep_order, quiet=quiet)
 
 
@@ -143,11 +137,9 @@ def _long_options() -> frozenset[str]:
 def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: bool, quiet: bool) -> int:
     from joblens.agent.runs.view import NoView
     from joblens.analysis.runs.status import run_label
-    from joblens.app.driving.driver import drive
     from joblens.app.driving.summary import ending_document
-    from joblens.app.driving.sweep import MapView
-    from joblens.app.wiring.agent_context import OwnLog
     from joblens.cli.commands.run_spec import exit_code_of
+    from joblens.cli.ui.sweep import MapView
     from joblens.model.runs.run import JobState
 
     def say(text: str) -> None:
@@ -159,14 +151,7 @@ def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: b
         return MapView(keeps_order=keeps_order, count=len(plan.jobs), say=None if quiet else say)
 
     session.own_jobs()
-    driven = drive(
-        run,
-        loaded.plan,
-        session.settings,
-        make_view=make_view,
-        log=OwnLog(session.settings.logs),
-        config=session.options.config,
-    )
+    driven = session.runs.drive(run, loaded.plan, make_view=make_view)
     if session.json:
         try:
             session.write_json(ending_document(session.store, driven))

@@ -64,8 +64,8 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
 
 
 def _carry_out(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "EndedRecipe":
-    from joblens.app.recipes.execution import recipe_view
     from joblens.app.recipes.process import carry_out
+    from joblens.cli.ui.recipes import recipe_view
 
     session.own_jobs()
     if quiet:

@@ -20,6 +20,7 @@ from joblens.views.text.numbers import counted
 
 if TYPE_CHECKING:
     from joblens.agent.runtime.ownership import RunLock
+    from joblens.app.driving.checks import RunRequest
     from joblens.app.driving.driver import Driven
     from joblens.app.driving.recovery import RunFailures
     from joblens.app.workflows.loader import LoadedSpec
@@ -192,6 +193,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
     from joblens.model.runs.run import RunStatus
 
     request = request_from(given)
+    session.own_runs()
     store = session.current_store
     run = find_named_run(store, ident, session.note)
     refuse_command(run, store)
@@ -253,7 +255,6 @@ def decide(
     choose: "Callable[[tuple[Failure, ...], RecoveryChoice], RecoveryChoice] | None" = None,
 ) -> Prepared:
     """Diagnoses, and fits requests to what the run's engine has. Writes nothing."""
-    from joblens.app.driving.checks import RunRequest, checked_run
     from joblens.app.driving.recovery import failures_of, fit_to_engine, jobs_to_run
     from joblens.engine.life.recovery_plan import plan_recovery
 
@@ -266,8 +267,7 @@ def decide(
 
     def check(raised: "Plan") -> None:
         loaded.plan = raised
-        request = RunRequest(loaded=loaded, options=whole.options, left=jobs_to_run(found, jobs))
-        with checked_run(request, session.settings, session.options.config, None, session.warn):
+        with session.runs.validated(_held(whole, loaded, jobs_to_run(found, jobs))):
             pass
 
     if any(one.is_retried for one in jobs):
@@ -291,7 +291,6 @@ def carry_out(session: Session, prepared: Prepared, request: RecoveryRequest) ->
     from joblens.analysis.findings.failure_causes import Cause
     from joblens.app.driving.recovery import reset_jobs, run_hook
     from joblens.app.wiring.agent_context import current_user
-    from joblens.app.wiring.drivers import open_store_directly
     from joblens.engine.life.recovery_plan import requests_of
 
     run = prepared.run
@@ -300,24 +299,26 @@ def carry_out(session: Session, prepared: Prepared, request: RecoveryRequest) ->
     if request.hook and unknown:
         run_hook(request.hook, run, unknown, session.settings, lambda text: session.note(f"joblens: {text}"))
     if retried:
-        direct = open_store_directly(session.settings, session.warn)
-        try:
-            jobs = [(one.index, one.attempt) for one in retried]
-            reset_jobs(direct, run, jobs, requests_of(prepared.jobs), current_user())
-        finally:
-            direct.close()
+        jobs = [(one.index, one.attempt) for one in retried]
+        direct = session.connection.to_write().direct()
+        reset_jobs(direct, run, jobs, requests_of(prepared.jobs), current_user())
     return session.store.find_run(run.uuid)
+
+
+def _held(run: "Run", loaded: "LoadedSpec", left: tuple[int, ...]) -> "RunRequest":
+    """Resumes the run whose lock this process has."""
+    from joblens.app.driving.checks import RunRequest
+
+    return RunRequest(loaded=loaded, options=run.options, resumed=run, is_held=True, left=left)
 
 
 def drive_recovered(
     session: Session, run: "Run", prepared: Prepared, lock: "RunLock", *, quiet: bool
 ) -> "Driven":
-    from joblens.app.driving.checks import RunRequest, check_request
     from joblens.cli.commands.run_spec import drive_to_end
 
     whole, loaded = resumable(session, run)
-    request = RunRequest(loaded=loaded, options=whole.options, left=prepared.to_run)
-    check_request(request, session.settings, session.options.config, None)
+    whole = session.runs.prepare(_held(whole, loaded, prepared.to_run))
     also = {"recovery": prepared.document()}
     notify = whole.options.notify
     return drive_to_end(session, whole, loaded.plan, quiet=quiet, notify=notify, lock=lock, also=also)

@@ -220,6 +220,7 @@ def command(
     from joblens.app.runs.lookup import find_job_or_run
     from joblens.model.jobs.job import Record
 
+    session.own_runs()
     take_queue_options(session, given)
     found = find_job_or_run(session.current_store, ident, session.note, is_to_change=True)
     if isinstance(found, Record):
@@ -240,7 +241,7 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
     from joblens.app.driving.checks import RunRequest
     from joblens.app.runs.control import refuse_command
     from joblens.app.runs.specs import hide_secrets, whole_batches
-    from joblens.cli.commands.run_spec import detach, drive_in_front, show_dry_run, start
+    from joblens.cli.commands.run_spec import carry_out
     from joblens.plan.workflows.spawning import extended
 
     refuse_command(base, session.store)
@@ -263,17 +264,12 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
         for warning in warnings:
             session.warn(warning)
     tell_of_broker(session, options)
-    request = RunRequest(loaded=loaded, options=options, again=again, base=first, detach=given["detach"])
     workflow = session.store.find_workflow(base.workflow_uuid)
-    if given["dry_run"]:
-        show_dry_run(session, request, workflow, warnings)
-        return
-    run = start(session, request, workflow)
+    request = RunRequest(
+        loaded=loaded, options=options, workflow=workflow, again=again, base=first, detach=given["detach"]
+    )
     notify = given["notify"] or options.notify
-    if given["detach"]:
-        detach(session, run, notify, warnings=warnings)
-    else:
-        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=notify, warnings=warnings)
+    carry_out(session, request, given, known=workflow, notify=notify, warnings=warnings)
 
 
 def _whole(session: Session, base: "Run", what: str) -> "Run":

@@ -21,14 +21,15 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     The exit code is that of 'run FILE': 0 if all jobs succeeded, 1 if any failed.
     """
     from joblens.analysis.runs.status import run_label
-    from joblens.app.driving.checks import RunRequest, check_request
+    from joblens.app.driving.checks import RunRequest
     from joblens.app.runs.control import refuse_command, refuse_driven
     from joblens.app.runs.lookup import find_named_run
     from joblens.app.runs.specs import hide_secrets, whole_run
     from joblens.app.workflows.loader import grown_plan, loaded_run
-    from joblens.cli.commands.run_spec import detach, drive_in_front, show_dry_run
+    from joblens.cli.commands.run_spec import carry_out
     from joblens.model.runs.run import RunStatus
 
+    session.own_runs()
     take_queue_options(session, given)
     run = find_named_run(session.store, ident, session.note)
     refuse_command(run, session.store)
@@ -54,15 +55,8 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     request = RunRequest(
         loaded=loaded, options=run.options, resumed=before, left=left, detach=given["detach"]
     )
-    if given["dry_run"]:
-        show_dry_run(session, request, session.store.find_workflow(run.workflow_uuid))
-        return
-    check_request(request, session.settings, session.options.config, session.store)
-    notify = given["notify"] or run.options.notify
-    if given["detach"]:
-        detach(session, run, notify)
-    else:
-        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=notify)
+    known = session.store.find_workflow(run.workflow_uuid)
+    carry_out(session, request, given, known=known, notify=given["notify"] or run.options.notify)
 
 
 def unfinished_jobs(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:

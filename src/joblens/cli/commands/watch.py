@@ -17,7 +17,7 @@ from joblens.model.runs.run import RunStatus
 
 if TYPE_CHECKING:
     from joblens.app.driving.driver import Driven
-    from joblens.app.driving.watch import View
+    from joblens.cli.ui.runs import LineView, LiveView
     from joblens.model.runs.run import Run
 
 _LET_GO_S = 120.0  # a driver ends what it had on a cluster after the run has ended
@@ -89,9 +89,9 @@ class _Watch:
         self.was_left = False  # someone pressed q
 
     def until_end(self, run: "Run") -> RunStatus:
-        from joblens.app.driving.views import view_for
         from joblens.app.driving.watch import RunWatcher, offer_of
         from joblens.app.workflows.loader import plan_of_run
+        from joblens.cli.ui.runs import view_for
         from joblens.model.runs.plan import growing
 
         session, once, store = self._session, self._once, self._session.store
@@ -122,7 +122,7 @@ class _Watch:
             raise
         return status
 
-    def _after_look(self, view: "View") -> Callable[[], None]:
+    def _after_look(self, view: "LiveView | LineView") -> Callable[[], None]:
         session, once = self._session, self._once
         printed: list[str] = [""]
 
@@ -150,7 +150,7 @@ class _Watch:
             )
 
 
-def _counts(view: "View") -> str:
+def _counts(view: "LiveView | LineView") -> str:
     progress = view.progress()
     running = progress.count("running")
     waiting = progress.total - progress.settled - running
@@ -221,7 +221,7 @@ def _was_stopped_by_someone(session: Session, run: "Run") -> bool:
 
 def _resume(session: Session, run: "Run") -> "Driven":
     """Drives a run whose driver is gone, or that was reset, after the checks that `resume` makes."""
-    from joblens.app.driving.checks import RunRequest, check_request
+    from joblens.app.driving.checks import RunRequest
     from joblens.cli.commands.recover import resumable
     from joblens.cli.commands.resume import unfinished_jobs
     from joblens.cli.commands.run_spec import drive_to_end
@@ -229,8 +229,8 @@ def _resume(session: Session, run: "Run") -> "Driven":
     session.note("joblens: the driver of this run has died; resuming it")
     whole, loaded = resumable(session, run)
     left, _ = unfinished_jobs(session, whole)
-    request = RunRequest(loaded=loaded, options=whole.options, resumed=run, left=left)
-    check_request(request, session.settings, session.options.config, session.store)
+    request = RunRequest(loaded=loaded, options=whole.options, resumed=whole, left=left)
+    whole = session.runs.prepare(request)
     return drive_to_end(session, whole, loaded.plan, quiet=False, notify=whole.options.notify)
 
 

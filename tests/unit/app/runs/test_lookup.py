@@ -149,5 +149,5 @@ def test_a_job_that_workers_lost_for_good_has_failed(
 def test_a_job_of_a_run_that_has_not_begun_says_so(store: SqliteStore) -> None:
     store.apply([workflow(FLOW), run("rr", FLOW, spec_text=SPEC, jobs=4)])
     standing = state_of_run(store, store.find_run("rr"))
-    assert standing.jobs[NOTES].why == "the run has not begun"
+    assert standing.jobs[NOTES].why == "the run has not started"
     assert standing.counts() == {JobState.READY: 2, JobState.BLOCKED: 2}

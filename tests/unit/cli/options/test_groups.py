@@ -18,7 +18,7 @@ def own_options(command: click.Command) -> list[click.Option]:
 
 
 def commands(group: click.Group) -> dict[str, GroupedCommand]:
-    found = {}
+    found: dict[str, GroupedCommand] = {}
     for name in group.list_commands(click.Context(group)):
         command = group.get_command(click.Context(group), name)
         if isinstance(command, click.Group):
