@@ -344,7 +344,7 @@ def test_a_smaller_first_try_is_written_with_the_handler_it_counts_on(desk: Work
     path = desk.write(MIXED[kind], f"mixed.{kind}")
     desk.call("run", path, "-q", code=0)
     answer = desk.call("rightsize", "mixed", "--strategy", "min-waste", "--write", code=0)
-    assert "tried again with more memory by 'more_memory'" in answer.stdout
+    assert "retried with more memory by 'more_memory'" in answer.stdout
     text = path.read_text()
     assert "400m" not in text
     assert text.count("more_memory") == 3  # the handler, and both entries that name it

@@ -61,7 +61,7 @@ def retries_for(spec: WorkflowSpec, value: Any, groups: Sequence[GroupAdvice]) -
                 factor = _factor(needed / first)
                 handler = new.setdefault(factor, _new_handler(spec, factor, len(new)))
                 changes["jobs", place, "failure_handler"] = handler.name
-                notes.append(f"{entry.get('name')}: tried again with more memory by '{handler.name}'")
+                notes.append(f"{entry.get('name')}: retried with more memory by '{handler.name}'")
                 continue
             at, handler_there = _handler(spec, str(name), entry)
             for path, wanted in _raised(spec, handler_there, at, first, needed, entry):

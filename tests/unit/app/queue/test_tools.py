@@ -144,7 +144,7 @@ def test_a_device_has_to_be_here_when_the_job_is_for_this_machine(
     write_tool(users, "mine", 'command: [echo, "{device...}"]\ndevices: {gpu: {arguments: [--gpu]}}\n')
     (tmp_path / "s").touch()
     monkeypatch.setattr("joblens.app.wiring.machine.usable_gpus", lambda: ())
-    with pytest.raises(ToolError, match="'gpu': there is no usable NVIDIA GPU, and mine is to run"):
+    with pytest.raises(ToolError, match="'gpu': there is no usable NVIDIA GPU, but mine runs"):
         tool_request("mine", "s", device="gpu", cwd=str(tmp_path))
     assert tool_request("mine", "s", device="gpu", cwd=str(tmp_path), here=False).argv[-1] == "--gpu"
     monkeypatch.setattr("joblens.app.wiring.machine.usable_gpus", lambda: ("0",))
