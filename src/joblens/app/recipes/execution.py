@@ -23,7 +23,7 @@ from joblens.app.jobs.api import session_starter
 from joblens.app.jobs.epilog import apply_retention
 from joblens.app.jobs.preparation import PreparedJob, prepare
 from joblens.app.jobs.requests import Request
-from joblens.app.recipes.jobs import PlannedJob, make_job
+from joblens.app.recipes.jobs import RecipeJob, make_job
 from joblens.app.recipes.snapshots import LiveSnapshot
 from joblens.app.wiring.agent_context import OwnLog, close_context, open_context
 from joblens.engine.life.job_life import EndCause
@@ -134,8 +134,8 @@ class EndedRecipe(Struct, frozen=True):
         return self.signal_number is not None
 
 
-def carry_out(
-    job: PlannedJob,
+def execute_job(
+    job: RecipeJob,
     settings: Settings,
     view: ProgressView | None = None,
     on_begin: Callable[[], None] | None = None,
@@ -151,7 +151,7 @@ def carry_out(
 class _Executing:
     """The session lives on a thread of the pool; so does what is drawn."""
 
-    def __init__(self, job: PlannedJob, settings: Settings, view: ProgressView | None) -> None:
+    def __init__(self, job: RecipeJob, settings: Settings, view: ProgressView | None) -> None:
         self._plan = job.plan
         self._settings = settings
         self._view = view

@@ -28,7 +28,7 @@ from joblens.plan.recipes.job_folder import job_dir_in
 if TYPE_CHECKING:
     from joblens.analysis.recipes.partition_sizing import OperatorMemory
     from joblens.app.recipes.execution import EndedRecipe, ProgressView
-    from joblens.app.recipes.jobs import PlannedJob
+    from joblens.app.recipes.jobs import RecipeJob
     from joblens.model.jobs.details import RejectReason
 
 
@@ -133,7 +133,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
 
 class PlannedRecipe(Struct, frozen=True):
     checked: CheckedRecipe
-    job: "PlannedJob"
+    job: "RecipeJob"
     warnings: tuple[str, ...] = ()  # for people, before anything runs
 
 
@@ -152,7 +152,7 @@ def plan_recipe(
     return PlannedRecipe(checked, job, (*checked.warnings, *disk_warnings(job.plan, checked.kinds)))
 
 
-def carry_out(
+def run_recipe(
     planned: PlannedRecipe,
     settings: Settings,
     view: "ProgressView | None" = None,
@@ -160,12 +160,12 @@ def carry_out(
 ) -> "EndedRecipe":
     """`on_begin`: the job's folder is made, nothing can be refused any more. A job that is complete, with its
     export in its place, is not begun again."""
-    from joblens.app.recipes import execution as recipe_running
-
     done = complete_already(planned.job.plan, settings) if planned.job.is_resumed else None
     if done is not None:
         return done
-    return recipe_running.carry_out(planned.job, settings, view, on_begin)
+    from joblens.app.recipes.execution import execute_job
+
+    return execute_job(planned.job, settings, view, on_begin)
 
 
 def process(  # noqa: PLR0913 - the keywords are the interface
@@ -200,7 +200,7 @@ def process(  # noqa: PLR0913 - the keywords are the interface
         start_over=start_over,
     )
     source = recipe if recipe is None or isinstance(recipe, Mapping) else os.fspath(recipe)
-    ended = carry_out(plan_recipe(source, wishes, settings), settings)
+    ended = run_recipe(plan_recipe(source, wishes, settings), settings)
     if ended.signal_number == signal.SIGINT:
         raise KeyboardInterrupt
     if ended.signal_number is not None:

@@ -29,7 +29,7 @@ _LONGEST_LINE = 1 << 24
 _decoder = msgspec.json.Decoder(SeenEvent)
 
 
-class EventTail:
+class EventFile:
     """One file. A last line without its end is left for the next time: somebody may be writing it."""
 
     def __init__(self, path: str) -> None:
@@ -150,7 +150,7 @@ class LiveSnapshot:
     def _begin(self) -> None:
         self._knows_partitions = self.directory.knows_partitions()
         self._fold = SnapshotFold(self.directory.planned())
-        self._tails: dict[str, EventTail] = {}
+        self._tails: dict[str, EventFile] = {}
 
     def refresh(self) -> JobSnapshot:
         """Raises InputError when the job's files may not be read."""
@@ -180,7 +180,7 @@ class LiveSnapshot:
         if self._tails and list(self._tails) != files[: len(self._tails)]:
             self._begin()
         for path in files:
-            tail = self._tails.setdefault(path, EventTail(path))
+            tail = self._tails.setdefault(path, EventFile(path))
             tail.has_torn_end = False
             tail.feed(self._fold)
             if is_over or path != files[-1]:

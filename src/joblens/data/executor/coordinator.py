@@ -102,13 +102,13 @@ class Coordinator:
     answered at once. So a resumed job asks for the same tasks as a new one."""
 
     def __init__(
-        self, workshop: WorkerContext, pool: Pool, log: Log, asked_to_stop: Callable[[], int | None]
+        self, context: WorkerContext, pool: Pool, log: Log, asked_to_stop: Callable[[], int | None]
     ) -> None:
-        self._shop = workshop
-        self._plan: RecipePlan = workshop.plan
-        self._folder: JobFolder = workshop.folder
+        self._context = context
+        self._plan: RecipePlan = context.plan
+        self._folder: JobFolder = context.folder
         self._log = log
-        settings = workshop.plan.recipe.partition
+        settings = context.plan.recipe.partition
         self._tasks = TaskRunner(
             pool,
             log,
@@ -116,14 +116,14 @@ class Coordinator:
             max_retries=settings.max_retries,
             at_once=settings.max_concurrent_partitions,
         )
-        self._partitions: tuple[Partition, ...] = workshop.plan.partitions
+        self._partitions: tuple[Partition, ...] = context.plan.partitions
         self._failed: dict[int, GaveUp] = {}
         self._finished: dict[int, FinishedPart] = {}
-        self._rejects = Rejects(workshop.plan.recipe.max_rejects)
+        self._rejects = Rejects(context.plan.recipe.max_rejects)
         self._export: Export | None = None
         self._done_before: ExportManifest | None = None
 
-    def carry_out(self, *, is_resumed: bool) -> JobEnd:
+    def run(self, *, is_resumed: bool) -> JobEnd:
         """Raises Stopped, and whatever ends a job."""
         before = whole_export(self._plan, self._folder)
         if before is not None:
@@ -283,7 +283,7 @@ class Coordinator:
             self._log([event(EventType.DAG_EXECUTION_PLAN_LOADED, output_path=self._folder.dag_plan)])
             return
         calls = self._plan.recipe.process
-        kinds = [self._shop.kind(call.index) for call in calls]
+        kinds = [self._context.kind(call.index) for call in calls]
         self._log([job_summary.dag_build_start(kinds)])
         began = time.monotonic()
         document = dag_document(calls, kinds, [each.id for each in self._partitions], time.time())

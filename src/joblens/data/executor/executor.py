@@ -87,7 +87,7 @@ class JobRun:
             summary.write_start()
             write_whole(self._folder.reserve, bytes(_RESERVE_BYTES))
             self._log([job_summary.job_start(self._plan, is_resumed=is_resumed)])
-            return coordinator.carry_out(is_resumed=is_resumed)
+            return coordinator.run(is_resumed=is_resumed)
         except Stopped as stopped:
             return JobEnd(status="stopped", error_message=str(stopped), exit_code=128 + stopped.signal_number)
         except JoblensError as error:
@@ -205,7 +205,7 @@ def _execute(plan: RecipePlan, folder: JobFolder, asked_to_stop: Callable[[], in
     summary = JobSummary(plan, folder, _started_at())
     restoring.remove_all_leftovers(folder)
     pa.set_cpu_count(1)
-    workshop = work.workshop_of(plan)
+    context = work.worker_context(plan)
     make_private_folder(folder.event_log_dir)
     # Workers are forked before logs are opened: they have nothing to write there.
     pool = _pool(plan)
@@ -221,7 +221,7 @@ def _execute(plan: RecipePlan, folder: JobFolder, asked_to_stop: Callable[[], in
             _tell(logger, each)
 
     try:
-        coordinator = Coordinator(workshop, pool, log, asked_to_stop)
+        coordinator = Coordinator(context, pool, log, asked_to_stop)
         return JobRun(plan, pool, log, steps).run(coordinator, summary, is_resumed=is_resumed)
     finally:
         pool.close()
@@ -235,7 +235,7 @@ def _pool(plan: RecipePlan) -> Pool:
         return RayPool(plan.workers, plan, plan.recipe.ray_address)
 
     def carried_out(task: Task, send: Callable[[Happened], None]) -> Ended | Failed:
-        return work.answer(task, plan, send)
+        return work.run_reported(task, plan, send)
 
     return LocalPool(plan.workers, carried_out)
 

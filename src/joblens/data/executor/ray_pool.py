@@ -31,9 +31,9 @@ Work = Callable[[Task, RecipePlan, Callable[[Happened], None]], Ended | Failed]
 
 def carry(task: bytes, plan: bytes) -> Iterator[bytes]:
     """Packets of messages, the last of which ends with the answer."""
-    from joblens.data.partition.work import answer
+    from joblens.data.partition.work import run_reported
 
-    yield from packets(task, plan, answer)
+    yield from packets(task, plan, run_reported)
 
 
 def packets(task: bytes, plan: bytes, work: Work) -> Iterator[bytes]:

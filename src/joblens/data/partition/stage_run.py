@@ -35,20 +35,20 @@ class StageRun:
     """Manifests on disk say what is done already; what they say is believed only once the files they tell of
     have been read again and are what was written."""
 
-    def __init__(self, workshop: WorkerContext, task: RunStage, emit: Emit) -> None:
-        self._shop = workshop
+    def __init__(self, context: WorkerContext, task: RunStage, emit: Emit) -> None:
+        self._context = context
         self._task = task
         self._emit = emit
-        self._plan = workshop.plan
-        self._folder = workshop.folder
+        self._plan = context.plan
+        self._folder = context.folder
         self._partition = task.partition
         self._id = task.partition.id
-        self._stage = workshop.plan.stages[task.stage]
-        self._report = PartitionReport(workshop, task.partition, task.attempt, emit)
-        self._rejects = RejectsOfPartition(workshop.folder, task.partition.id, self._report)
+        self._stage = context.plan.stages[task.stage]
+        self._report = PartitionReport(context, task.partition, task.attempt, emit)
+        self._rejects = RejectsOfPartition(context.folder, task.partition.id, self._report)
         self._unread: list[Reject] = []  # rows that could not be read
-        is_last_try = task.attempt >= workshop.plan.recipe.partition.max_retries
-        self._operators = OperatorRun(workshop, task.partition, self._rejects, is_last_try=is_last_try)
+        is_last_try = task.attempt >= context.plan.recipe.partition.max_retries
+        self._operators = OperatorRun(context, task.partition, self._rejects, is_last_try=is_last_try)
         self._life = PartitionLife(started_at=time.time(), retries=task.attempt)
 
     def run(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class StageRun:
             self._report.stepped(Step.READING, meter.usage())
             return done
         state = self._through_operators()
-        call, operator = self._plan.recipe.process[closing], self._shop.operator(closing)
+        call, operator = self._plan.recipe.process[closing], self._context.operator(closing)
         assert isinstance(operator, GlobalOperator)
         meter = Meter()
         signatures = self._operators.signatures(state, operator, call)
@@ -138,7 +138,7 @@ class StageRun:
     def _origin(self) -> str:
         """What the stage begins with, known without reading it."""
         if self._stage.index == 0:
-            return self._shop.origin_of(self._partition)
+            return self._context.origin_of(self._partition)
         return restoring.mask_of(self._plan, self._folder, self._id, self._stage).next_chain
 
     def _forget(self) -> None:
@@ -172,7 +172,7 @@ class StageRun:
             self._report.started(state.count)
         for index in range(found.after + 1, self._stage.end):
             self._through_operator(state, self._plan.recipe.process[index])
-            if index in self._shop.checkpoint_after:
+            if index in self._context.checkpoint_after:
                 calls = self._plan.recipe.process[found.after + 1 : index + 1]
                 self._checkpoint(state, calls)
                 found.after = index
@@ -201,7 +201,7 @@ class StageRun:
             self._operators.tracer.filtered(call, met.all_rows(), met.keep, {})
         state = met.kept_rows()
         if met.mask.first_number is not None:
-            operator = self._shop.operator(self._stage.first - 1)
+            operator = self._context.operator(self._stage.first - 1)
             assert isinstance(operator, GlobalOperator)
             operator.number(state, met.mask.first_number)
             state.saved(met.mask.next_chain)
@@ -210,7 +210,7 @@ class StageRun:
     def _meet_again(self) -> Met:
         """It had come further, and what came of it is lost, or was decided anew."""
         before = msgspec.structs.replace(self._task, stage=self._stage.index - 1, may_forget=False)
-        StageRun(self._shop, before, self._emit).run()
+        StageRun(self._context, before, self._emit).run()
         met = restoring.met_before(self._plan, self._folder, self._id, self._stage)
         if met is None:
             raise JoblensError(f"partition {self._id}: its state before operator {self._stage.first} is gone")
@@ -219,7 +219,7 @@ class StageRun:
     # One operator, and what it leaves
 
     def _through_operator(self, state: PartitionState, call: OperatorCall) -> None:
-        operator = self._shop.operator(call.index)
+        operator = self._context.operator(call.index)
         rows_in = state.count
         self._report.op_started(call, operator, rows_in)
         meter = Meter()

@@ -22,13 +22,13 @@ class WorkerContext:
         recipe = plan.recipe
         if recipe.custom_operator_paths:
             registry.load_custom(recipe.custom_operator_paths)
-        surroundings = OperatorContext(
+        operator_context = OperatorContext(
             text_key=recipe.text_keys[0],
             image_key=recipe.image_key,
             audio_key=recipe.audio_key,
             video_key=recipe.video_key,
         )
-        self._operators: list[Operator] = [registry.make(call, surroundings) for call in recipe.process]
+        self._operators: list[Operator] = [registry.make(call, operator_context) for call in recipe.process]
         self._inputs = {file.path: file.digest for file in plan.inputs}
 
     def operator(self, index: int) -> Operator:

@@ -221,7 +221,7 @@ def find(name: str) -> type[Operator]:
     return kind
 
 
-def make(call: OperatorCall, surroundings: OperatorContext) -> Operator:
+def make(call: OperatorCall, operator_context: OperatorContext) -> Operator:
     """The operator, told what its recipe says. Raises UnknownOperator and RecipeError; `check()` has still
     to be called before anything runs."""
     kind = find(call.name)
@@ -233,7 +233,7 @@ def make(call: OperatorCall, surroundings: OperatorContext) -> Operator:
     except (TypeError, ValueError) as error:
         raise RecipeError(f"{call.name}: {error}") from error
     for key in KEYS:
-        setattr(operator, key, call.params.get(key, getattr(surroundings, key)))
+        setattr(operator, key, call.params.get(key, getattr(operator_context, key)))
     for setting in RANGE_SETTINGS:
         if setting in call.params:
             setattr(operator, setting, call.params[setting])

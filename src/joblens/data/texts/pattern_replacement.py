@@ -98,6 +98,17 @@ def replace_in_rows(text: Text, pattern: Any, replacement: str) -> Any:
     return with_rows(text, changed)
 
 
+def with_changes(text: Text, rows: Any, change: Callable[[str], str]) -> Any:
+    """Returns the column with `change` applied to these rows; the same array when none differs."""
+    changed: dict[int, str] = {}
+    for row in rows.tolist():
+        old = text.row(row)
+        new = change(old)
+        if new != old:
+            changed[row] = new
+    return with_rows(text, changed)
+
+
 def with_rows(text: Text, changed: dict[int, str]) -> Any:
     """The column with other texts in some rows; the same array when they are none."""
     if not changed:

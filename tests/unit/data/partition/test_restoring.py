@@ -155,8 +155,8 @@ def test_a_decision_about_other_rows_is_an_error_and_leaves_nothing(
     manifests.write_manifest(folder.stage_manifest(0, 0), replace(end, signatures=signatures))
     Path(folder.masks(1)).unlink()
     Path(folder.masks_manifest(1)).unlink()
-    workshop = WorkerContext(plan)
-    monkeypatch.setattr(workshop.operator(1), "decide", lambda *_parts, **_room: iter([np.ones(2, bool)]))
+    context = WorkerContext(plan)
+    monkeypatch.setattr(context.operator(1), "decide", lambda *_parts, **_room: iter([np.ones(2, bool)]))
     with pytest.raises(JoblensError, match="decided about 2 rows of partition 0, which has 3"):
-        decide(workshop, Decide("decide", 0, (0,)), lambda _event: None)
+        decide(context, Decide("decide", 0, (0,)), lambda _event: None)
     assert not list(Path(folder.partitions).glob("masks_*"))
