@@ -83,15 +83,13 @@ def find(folder: str, word: str) -> Document:
         documents, problems = load_all(folder)
         if documents:
             return documents[-1]
-        raise BenchmarkError(problems[0] if problems else f"there are no results in {folder}")
+        raise BenchmarkError(problems[0] if problems else f"no results in {folder}")
     matching = [word] if word in names else [name for name in names if word in name]
     if len(matching) == 1:
         return load_file(os.path.join(folder, f"{matching[0]}.json"))
     if matching:
-        raise BenchmarkError(f"'{word}' may be any of {_some(matching)}", hint="give more of it")
-    raise BenchmarkError(
-        f"there is no result '{word}' in {folder}", hint="joblens bench list shows what there is"
-    )
+        raise BenchmarkError(f"'{word}' is ambiguous: {_some(matching)}", hint="give more characters")
+    raise BenchmarkError(f"no result '{word}' in {folder}", hint="see joblens bench list")
 
 
 def _names(folder: str) -> list[str]:

@@ -106,7 +106,7 @@ class BenchmarkRunner:
         chosen = script or found.benchmark
         if not chosen:
             raise BenchmarkError(
-                f"{tool} names no script for benchmarks", hint="say which: --script FILE, or script=…"
+                f"{tool} has no benchmark script", hint="give one: --script FILE, or script=…"
             )
         planned = tool_request(found, chosen, custom_params, device=device, container=container)
         system, created_time = system_info(), format_instant(time.time_ns() // 1000)
@@ -201,9 +201,9 @@ class BenchmarkRunner:
         else:
             documents = [self._given(one) for one in results]
         if not documents and results is not None:
-            raise BenchmarkError("a report of no results was asked for", hint="None is for all there are")
+            raise BenchmarkError("no results to report", hint="use None for all")
         if not documents:
-            raise BenchmarkError(f"there are no results in {self.results_dir}", hint="joblens bench run")
+            raise BenchmarkError(f"no results in {self.results_dir}", hint="joblens bench run")
         compares = results is not None
         if output is None:
             return report_text(documents, title, compares=compares)
@@ -221,14 +221,14 @@ def check_device(device: str) -> None:
         raise BenchmarkError(f"device '{device}': expected {', '.join(DEVICES)}")
     missing = missing_device(device)
     if missing:
-        raise BenchmarkError(f"device '{device}': {missing}", hint="--device all runs on those there are")
+        raise BenchmarkError(f"device '{device}': {missing}", hint="use --device all for all available")
 
 
 def usable_devices(tool: Tool) -> tuple[list[str], dict[str, str]]:
     """-> (devices to run on, those that are left out with the reason)."""
     left_out = {}
     for device in DEVICES[1:]:
-        why = "" if device in tool.devices else f"{tool.name} does not say how it runs there"
+        why = "" if device in tool.devices else f"{tool.name} does not support it"
         reason = missing_device(device) or why
         if reason:
             left_out[device] = reason

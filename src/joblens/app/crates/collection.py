@@ -80,10 +80,10 @@ class _Crate:
         notes = []
         if self._files.changed:
             changed = counted(len(self._files.changed), "file")
-            notes.append(f"{changed} gone or changed since: told of, not taken along")
+            notes.append(f"{changed} missing or changed since: listed, not included")
         if self._files.large:
             large = counted(len(self._files.large), "file")
-            notes.append(f"{large} too large to take along: told of with hash and size")
+            notes.append(f"{large} too large to include: listed with hash and size")
         return "; ".join(notes)
 
     def _about(self) -> CrateAbout:

@@ -207,8 +207,8 @@ def refuse_place(output: str) -> None:
         return
     if os.path.lexists(output):
         raise InputError(
-            f"{output} is there already: a crate needs a folder of its own",
-            hint="name one that is not there yet, or a file that ends in .zip",
+            f"{output} already exists: a crate needs its own folder",
+            hint="choose a new folder or a .zip file",
         )
 
 

@@ -140,7 +140,7 @@ def execute_job(
     view: ProgressView | None = None,
     on_begin: Callable[[], None] | None = None,
 ) -> EndedRecipe:
-    """To its end; an interrupt ends the job first, so that it can be gone on with. Raises RecipeError when
+    """To its end; an interrupt ends the job first, so that it can be resumed. Raises RecipeError when
     the job's folder cannot be made; `on_begin` is called when it is."""
     make_job(job)
     if on_begin is not None:
@@ -266,7 +266,7 @@ class _Executing:
             self._view.tick(self._live.refresh)
         except Exception as error:  # noqa: BLE001 - what cannot be shown never ends a job
             self._close_view()
-            self._log.warn(f"the job goes on, but cannot be shown: {error}")
+            self._log.warn(f"the live view failed, the job continues: {error}")
 
 
 def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:

@@ -46,7 +46,7 @@ def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan
     if is_folder(resume):
         found = plan_in(resume)
         if found is None:
-            raise RecipeError(f"{resume} is no folder of a job: there is no metadata/plan.json in it")
+            raise RecipeError(f"{resume} is not a job's folder: it has no metadata/plan.json")
         return found
     for base in [work_dir] if work_dir is not None else [os.curdir]:
         found = plan_in(os.path.join(base, resume))
@@ -57,8 +57,8 @@ def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan
     if found is None:
         where = f"in {work_dir}" if work_dir is not None else "in this folder or in the history"
         raise RecipeError(
-            f"there is no job {resume} {where}",
-            hint="give the job's folder, or the recipe too: joblens process RECIPE --resume ID",
+            f"no job {resume} {where}",
+            hint="give the job's folder, or also the recipe: joblens process RECIPE --resume ID",
         )
     return found
 
@@ -68,8 +68,8 @@ def plan_in(job_dir: str) -> RecipePlan | None:
     plan = read_plan(path)
     if plan is not None and os.path.realpath(plan.job_dir) != os.path.realpath(path):
         raise RecipeError(
-            f"the job in {path} was made in {plan.job_dir}, and its files name that place",
-            hint="move it back, or link that place to this one",
+            f"the job in {path} was created in {plan.job_dir}, which its files refer to",
+            hint="move it back, or create a symbolic link there",
         )
     return plan
 
@@ -185,7 +185,7 @@ def process(  # noqa: PLR0913 - the keywords are the interface
     """Carries a recipe out, as `joblens process` does: from a file, or from a dict with the same keys; with
     `resume` alone, the id or the folder of a job, that of the job. Bad input raises InputError before
     anything runs. With `check`, anything but a whole result raises RecipeFailed. An interrupt ends the job
-    first; it can be gone on with (`resume`)."""
+    first; it can be resumed (`resume`)."""
     from joblens.app.wiring.settings import load_settings
 
     settings = load_settings(overrides={"store.url": store} if store else {}).settings
@@ -262,7 +262,7 @@ class RecipeFailed(JoblensError):
     """A recipe that had to be carried out whole was not."""
 
     def __init__(self, result: RecipeResult) -> None:
-        super().__init__(f"job {result.job_id}: {result.status}: {result.error or 'no reason known'}")
+        super().__init__(f"job {result.job_id}: {result.status}: {result.error or 'unknown reason'}")
         self.result = result
 
 
@@ -298,7 +298,7 @@ def _loaded(recipe: "str | Mapping[str, Any] | None", wishes: Wishes, settings: 
 
     if recipe is None:
         if not wishes.resume:
-            raise InputError("there is no recipe", hint="name its file, or a job to go on with: --resume ID")
+            raise InputError("no recipe given", hint="give its file, or a job to resume: --resume ID")
         _given(structs.replace(wishes, resume=None))  # the other wishes
         plan = plan_of(wishes.resume, wishes.work_dir, settings)
         return loaded_from_plan(plan, _given(structs.replace(wishes, resume=plan.job_id, job_id=None)))
@@ -320,7 +320,7 @@ def _loaded_as_told(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) ->
         values = msgspec.to_builtins(dict(recipe))
         msgspec.json.encode(values)
     except (TypeError, ValueError) as error:
-        raise InputError(f"the recipe has a value that no file could hold: {error}") from error
+        raise InputError(f"the recipe has a value that cannot be written as JSON: {error}") from error
     import json
 
     try:
@@ -338,9 +338,9 @@ def _given(wishes: Wishes) -> dict[str, Any]:
         raise InputError(f"executor '{wishes.executor}'", hint=f"one of {', '.join(executors)}")
     _check_np(wishes.np)
     if wishes.work_dir is not None and not wishes.work_dir.strip():
-        raise InputError("--work-dir must not be empty", hint="leave it out: then the recipe says where")
+        raise InputError("--work-dir must not be empty", hint="leave it out to use the recipe's")
     if wishes.job_id and wishes.resume and wishes.job_id != wishes.resume:
-        raise InputError("--job-id and --resume name two jobs", hint="give only one of them")
+        raise InputError("--job-id and --resume name different jobs", hint="give only one of them")
     for name, ident in (("--job-id", wishes.job_id), ("--resume", wishes.resume)):
         _read(name, ident, read_job_id)
     return {

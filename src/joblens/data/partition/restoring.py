@@ -73,8 +73,8 @@ def _apply(plan: RecipePlan, folder: str, manifest: DeltaManifest, found: Restor
     state.batch = state.batch.select(names)
     if state.count != manifest.rows:
         raise JoblensError(
-            f"partition {manifest.partition_id}: its checkpoint behind operator {manifest.index} gives "
-            f"{state.count:,} rows, and was written with {manifest.rows:,}"
+            f"partition {manifest.partition_id}: its checkpoint after operator {manifest.index} has "
+            f"{state.count:,} rows, expected {manifest.rows:,}"
         )
     state.saved(manifest.chain)
     found.rejects += rejects
@@ -121,7 +121,7 @@ def met_before(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: St
         return None
     mask = mask_of(plan, folder, partition_id, stage)
     if mask.rows != manifest.rows:
-        raise JoblensError(f"partition {partition_id}: the mask of its rows was made for other rows")
+        raise JoblensError(f"partition {partition_id}: its row mask belongs to other rows")
     return Met(manifest, mask, _bits(folder.masks(stage.first - 1), mask), rejects, whole)
 
 
@@ -130,7 +130,7 @@ def mask_of(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: Stage
     call = plan.recipe.process[stage.first - 1]
     found = find_mask(folder, call.index, partition_id)
     if found is None:
-        raise JoblensError(f"partition {partition_id}: what {call.name} decided about its rows is gone")
+        raise JoblensError(f"partition {partition_id}: the row mask of {call.name} is missing")
     return found
 
 
@@ -146,7 +146,7 @@ def _bits(path: str, mask: MaskOfPart) -> Any:
     with open(path, "rb") as file:
         packed = os.pread(file.fileno(), mask.size_bytes, mask.offset)
     if manifests.digest_of(packed) != mask.digest:
-        raise JoblensError(f"partition {mask.partition_id}: the mask of its rows is damaged")
+        raise JoblensError(f"partition {mask.partition_id}: its row mask is damaged")
     return np.unpackbits(np.frombuffer(packed, np.uint8), count=mask.rows).astype(bool)
 
 

@@ -44,7 +44,7 @@ def compiled(operator: str, pattern: str) -> Any:
     try:
         return regex.compile(unquoted(pattern), flags=regex.DOTALL)
     except regex.error as error:
-        raise RecipeError(f"{operator}: the pattern {pattern!r} cannot be read: {error}") from error
+        raise RecipeError(f"{operator}: invalid pattern {pattern!r}: {error}") from error
 
 
 def check_replacement(operator: str, pattern: str, replacement: str) -> None:
@@ -56,7 +56,7 @@ def check_replacement(operator: str, pattern: str, replacement: str) -> None:
         # Replacements are read only where something matches, and this matches wherever it is tried.
         regex.compile(f"(?:{unquoted(pattern)})?", flags=regex.DOTALL).sub(replacement, "")
     except (regex.error, IndexError) as error:
-        raise RecipeError(f"{operator}: the replacement {replacement!r} cannot be read: {error}") from error
+        raise RecipeError(f"{operator}: invalid replacement {replacement!r}: {error}") from error
 
 
 def unquoted(pattern: str) -> str:

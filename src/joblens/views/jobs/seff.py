@@ -31,9 +31,9 @@ _COLUMNS = (
 def render_seff(found: Efficiency, *, width: int, paint: Palette) -> list[str]:
     lines = [f"{name}: {value}" for name, value in _pairs(found, paint) if value]
     if found.state == "PENDING":
-        lines.append(paint.paint("It waits: nothing was used yet.", "dim"))
+        lines.append(paint.paint("Pending: nothing used yet.", "dim"))
     elif found.is_running:
-        lines.append(paint.paint("It runs: these are numbers so far.", "dim"))
+        lines.append(paint.paint("Running: numbers so far.", "dim"))
     for finding in found.findings:
         lines += finding_lines(finding, paint, width)
     return [*lines, *_next_time([found], width, paint)]
@@ -251,7 +251,7 @@ def account_notes(account: ClusterAccount, record: Record) -> list[str]:
     """Why Slurm's numbers are not ours, where they are not."""
     if account.is_shared:
         return [
-            "It is an allocation: these are numbers of all jobs that ran in it, one by one ours are exact."
+            "An allocation: these numbers are of all jobs in it; the numbers of joblens per job are exact."
         ]
     usage = None if record.outcome is None else record.outcome.usage
     if usage is None:
@@ -269,7 +269,7 @@ def account_notes(account: ClusterAccount, record: Record) -> list[str]:
         files = ", and files that are mapped count as memory" if "memory" in more else ""
         notes.append(f"More {' and '.join(more)}: the script and the agent beside the job are in it{files}.")
     if less:
-        notes.append(f"Less {' and '.join(less)}: Slurm looks now and then, and misses what is between.")
+        notes.append(f"Less {' and '.join(less)}: Slurm samples, and misses what happens in between.")
     return notes
 
 
