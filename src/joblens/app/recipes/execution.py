@@ -109,7 +109,7 @@ def recipe_view(name: str, *, descriptor: int, color: bool) -> RecipeScreen | Re
 TOOL = "recipe"
 _TICK_S = 0.1
 _SAME_WISH_S = 1.0  # a key that was hit twice; later it is meant: the job is ended the hard way
-_UNTOLD = (ProcessingStatus.NOT_STARTED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED)
+_WITHOUT_END = (ProcessingStatus.NOT_STARTED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED)
 
 
 class ProgressView(Protocol):
@@ -275,7 +275,7 @@ def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:
     was_stopped = record.status is Status.CANCELLED
     if snapshot.overall_status is ProcessingStatus.KILLED and not was_stopped:
         return snapshot
-    if snapshot.overall_status not in _UNTOLD:
+    if snapshot.overall_status not in _WITHOUT_END:
         return snapshot
     status = ProcessingStatus.STOPPED if was_stopped else ProcessingStatus.FAILED
     return replace(snapshot, overall_status=status)

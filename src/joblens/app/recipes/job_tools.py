@@ -18,7 +18,7 @@ from joblens.app.recipes.job_directory import (
     process_of_executor,
     read_json_object,
     summary_in,
-    told_if_unreadable,
+    readable_or_input_error,
 )
 from joblens.app.recipes.snapshots import LiveSnapshot
 from joblens.data.base.job_folder import JobFolder
@@ -44,7 +44,7 @@ def listed_job(job_dir: str) -> dict[str, Any]:
     """Of a job that is complete its summary tells everything; of any other the events have to be read. One
     that may not be read is told as such, and does not keep the others from being listed."""
     try:
-        with told_if_unreadable():
+        with readable_or_input_error():
             return _of_summary(job_dir, summary_in(job_dir)) or _of_snapshot(job_dir)
     except InputError:
         return _listed(job_dir, status="unreadable")
@@ -174,7 +174,7 @@ class JobUtils:
     # All jobs of a folder
 
     def _job_folders(self) -> list[str]:
-        with told_if_unreadable(), os.scandir(self.base_dir) as entries:
+        with readable_or_input_error(), os.scandir(self.base_dir) as entries:
             return [entry.path for entry in entries if entry.is_dir() and is_job_folder(entry.path)]
 
     def list_jobs(self) -> list[dict[str, Any]]:
@@ -193,18 +193,18 @@ class JobUtils:
     # One job
 
     def load_job_summary(self) -> dict[str, Any] | None:
-        with told_if_unreadable():
+        with readable_or_input_error():
             return JobDirectory(self.work_dir).read_summary() or None
 
     def load_dataset_mapping(self) -> dict[str, Any]:
-        with told_if_unreadable():
+        with readable_or_input_error():
             return read_json_object(JobDirectory(self.work_dir).folder.dataset_mapping)
 
     def load_event_logs(self) -> list[dict[str, Any]]:
         """All events in order, over all runs of the job; lines that are none are left out."""
         events = []
         for path in JobDirectory(self.work_dir).event_files():
-            with told_if_unreadable(), open_plain_file(path) as file:
+            with readable_or_input_error(), open_plain_file(path) as file:
                 for line in file:
                     try:
                         event = decode_json(line)

@@ -80,7 +80,7 @@ def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None
     )
 
 
-def plan_to_go_on(
+def resumed_plan(
     checked: CheckedRecipe, before: RecipePlan, memory: "OperatorMemory | None" = None
 ) -> RecipePlan:
     """The plan of the job as it is, carried out by as many workers as are wanted now. Raises RecipeError when
@@ -213,7 +213,7 @@ def _planned(
         ) from error
     before = None if start_over else read_plan(folder.path)
     if before is not None:
-        return RecipeJob(plan_to_go_on(checked, before, memory), is_resumed=True)
+        return RecipeJob(resumed_plan(checked, before, memory), is_resumed=True)
     if recipe.resume and not is_there:
         raise _no_such_job(base_dir_of(recipe.work_dir), job_id)
     return RecipeJob(new_plan(checked, job_id, memory), starts_over=is_there)

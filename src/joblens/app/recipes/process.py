@@ -52,7 +52,7 @@ def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan
         found = plan_in(os.path.join(base, resume))
         if found is not None:
             return found
-    job_dir = None if work_dir is not None else _told_by_history(resume, settings)
+    job_dir = None if work_dir is not None else _job_dir_in_history(resume, settings)
     found = None if job_dir is None else plan_in(job_dir)
     if found is None:
         where = f"in {work_dir}" if work_dir is not None else "in this folder or in the history"
@@ -95,7 +95,7 @@ def complete_already(plan: RecipePlan, settings: Settings) -> "EndedRecipe | Non
     return EndedRecipe(plan, record, snapshot, export_files=export.export.paths, was_complete=True)
 
 
-def _told_by_history(job_id: str, settings: Settings) -> str | None:
+def _job_dir_in_history(job_id: str, settings: Settings) -> str | None:
     record = _in_history(job_id, settings)
     place = None if record is None else record.job.params.get("job_dir")
     return place if isinstance(place, str) else None
@@ -303,17 +303,17 @@ def _loaded(recipe: "str | Mapping[str, Any] | None", wishes: Wishes, settings: 
         plan = plan_of(wishes.resume, wishes.work_dir, settings)
         return loaded_from_plan(plan, _given(structs.replace(wishes, resume=plan.job_id, job_id=None)))
     if not wishes.resume or not is_folder(wishes.resume):
-        return _loaded_as_told(recipe, _given(wishes))
+        return _loaded_from(recipe, _given(wishes))
     plan = plan_of(wishes.resume, None, settings)
     wishes = structs.replace(wishes, resume=plan.job_id)
-    loaded = _loaded_as_told(recipe, _given(wishes))
+    loaded = _loaded_from(recipe, _given(wishes))
     if os.path.realpath(job_dir_in(loaded.recipe.work_dir, plan.job_id)) != os.path.realpath(plan.job_dir):
         wishes = structs.replace(wishes, work_dir=os.path.dirname(plan.job_dir))
-        loaded = _loaded_as_told(recipe, _given(wishes))
+        loaded = _loaded_from(recipe, _given(wishes))
     return loaded
 
 
-def _loaded_as_told(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> LoadedRecipe:
+def _loaded_from(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> LoadedRecipe:
     if isinstance(recipe, str):
         return load_recipe(recipe, given)
     try:

@@ -15,7 +15,7 @@ from joblens.app.recipes.job_directory import (
     JobProcess,
     live_process,
     process_of_executor,
-    told_if_unreadable,
+    readable_or_input_error,
 )
 from joblens.files.private import open_plain_file
 from joblens.model.errors import JoblensError
@@ -143,7 +143,7 @@ class LiveSnapshot:
 
     def __init__(self, job_dir: str) -> None:
         self._summary: dict[str, Any] = {}
-        with told_if_unreadable():
+        with readable_or_input_error():
             self.directory = JobDirectory(job_dir)
             self._begin()
 
@@ -154,7 +154,7 @@ class LiveSnapshot:
 
     def refresh(self) -> JobSnapshot:
         """Raises InputError when the job's files may not be read."""
-        with told_if_unreadable():
+        with readable_or_input_error():
             return self._look()
 
     def _look(self) -> JobSnapshot:
@@ -194,7 +194,7 @@ class LiveSnapshot:
 
     def process(self) -> JobProcess:
         """Of the job, as far as its events are read."""
-        with told_if_unreadable():
+        with readable_or_input_error():
             if not self._tails:
                 self._read_events(is_over=False)
             return self._process()

@@ -193,20 +193,20 @@ def account_pairs(account: ClusterAccount, record: Record) -> Sequence[tuple[str
     usage = None if record.outcome is None or account.is_shared else record.outcome.usage
     return [
         ("job", clean(account.job_id) + (" (an allocation)" if account.is_shared else "")),
-        ("state", _cluster_account_state(account)),
+        ("state", _account_state(account)),
         ("nodes", clean(", ".join(account.nodes))),
         ("CPUs given", UNKNOWN if account.allocated_cpus is None else str(account.allocated_cpus)),
         ("waited", _waited(account)),
         ("took", _took(account)),
-        ("CPU time", _cluster_account_cpu(account, usage)),
-        ("largest memory", _cluster_account_memory(account, usage)),
+        ("CPU time", _account_cpu(account, usage)),
+        ("largest memory", _account_memory(account, usage)),
         ("read by calls", format_bytes(account.read_bytes)),
         ("written by calls", format_bytes(account.written_bytes)),
         ("more", f"joblens seff {clean(account.job_id)}"),
     ]
 
 
-def _cluster_account_state(account: ClusterAccount) -> str:
+def _account_state(account: ClusterAccount) -> str:
     by = account.fields.get("cancelled_by", "")
     words = [
         account.state,
@@ -229,7 +229,7 @@ def _took(account: ClusterAccount) -> str:
     return f"{format_duration(account.elapsed_s)}{limit}"
 
 
-def _cluster_account_cpu(account: ClusterAccount, usage: Usage | None) -> str:
+def _account_cpu(account: ClusterAccount, usage: Usage | None) -> str:
     if account.cpu_usec is None:
         return UNKNOWN
     ours = None if usage is None else usage.cpu_total_usec
@@ -237,7 +237,7 @@ def _cluster_account_cpu(account: ClusterAccount, usage: Usage | None) -> str:
     return f"{seconds(account.cpu_usec)}{beside}"
 
 
-def _cluster_account_memory(account: ClusterAccount, usage: Usage | None) -> str:
+def _account_memory(account: ClusterAccount, usage: Usage | None) -> str:
     if account.max_rss_bytes is None:
         return UNKNOWN
     text = f"≥{format_bytes(account.max_rss_bytes)}"

@@ -203,20 +203,23 @@ def render_show(  # noqa: PLR0913 - one part of the page each
         lines += render_part("operators", look)
     lines += _more(record, parts_known(details, samples), width, paint)
     lines += _charts(samples, width, paint)
-    lines += [*_section("Job", paint), *_show_pairs(_job_pairs(record, raised), paint)]
+    lines += [*_section("Job", paint), *_label_lines(_job_pairs(record, raised), paint)]
     lines += _environment(record.job, width, paint)
     if record.attempt is not None:
         pairs = _wrapped(_attempt_pairs(record, record.attempt), width)
-        lines += [*_section("Ran on", paint), *_show_pairs(pairs, paint)]
+        lines += [*_section("Ran on", paint), *_label_lines(pairs, paint)]
     lines += provenance_lines(record, provenance, width, paint)
     if details.cluster is not None:
-        lines += [*_section("Slurm says", paint), *_show_pairs(account_pairs(details.cluster, record), paint)]
+        lines += [
+            *_section("Slurm says", paint),
+            *_label_lines(account_pairs(details.cluster, record), paint),
+        ]
         for note in account_notes(details.cluster, record):
             lines += [paint.paint(line, "dim") for line in wrap(note, width, "  ")]
     if details.container is not None:
-        lines += [*_section("Container", paint), *_show_pairs(container_pairs(details.container), paint)]
+        lines += [*_section("Container", paint), *_label_lines(container_pairs(details.container), paint)]
     if outcome is not None:
-        lines += [*_section("Output", paint), *_show_pairs(_output_pairs(record.attempt, outcome), paint)]
+        lines += [*_section("Output", paint), *_label_lines(_output_pairs(record.attempt, outcome), paint)]
         lines += _stderr(outcome, width, paint)
     return lines
 
@@ -294,7 +297,7 @@ def _section(title: str, paint: Palette) -> list[str]:
     return ["", paint.paint(title, "bold")]
 
 
-def _show_pairs(pairs: Pairs, paint: Palette) -> list[str]:
+def _label_lines(pairs: Pairs, paint: Palette) -> list[str]:
     return [
         f"  {paint.paint(pad(name, _LABEL), 'dim')} {value}"
         for name, value in pairs

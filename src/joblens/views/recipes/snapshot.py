@@ -207,8 +207,8 @@ def render_snapshot(snapshot: JobSnapshot, *, width: int, paint: Palette) -> lis
     if snapshot.error_message:
         lines += _wrapped("error", last_line(snapshot.error_message), width)
     if snapshot.operators:
-        lines += ["", *_snapshot_operators(snapshot, width, paint)]
-    return [*lines, *_snapshot_partitions(snapshot, width)]
+        lines += ["", *_operator_table(snapshot, width, paint)]
+    return [*lines, *_unfinished_partitions(snapshot, width)]
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
@@ -299,7 +299,7 @@ def _moment(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _snapshot_operators(snapshot: JobSnapshot, width: int, paint: Palette) -> list[str]:
+def _operator_table(snapshot: JobSnapshot, width: int, paint: Palette) -> list[str]:
     """Without columns that have nothing to show."""
     rows = [_step_cells(one) for one in snapshot.steps if one.name in BEFORE_OPERATORS]
     rows += [_operator_cells(one) for one in snapshot.operators]
@@ -337,7 +337,7 @@ def _operator_cells(one: OperatorProgress) -> list[str]:
     ]
 
 
-def _snapshot_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
+def _unfinished_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
     """Those that are not simply done or waiting."""
     told = (ProcessingStatus.FAILED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.INTERRUPTED)
     shown = [one for one in snapshot.partition_statuses.values() if one.status in told or one.retry_count]

@@ -53,7 +53,7 @@ def test_a_word_that_is_like_no_operator_gets_no_guess() -> None:
         UnknownOperator, match=r"'image_aspect_ratio_filter'$"
     ) as refused:  # like others by its end
         make("image_aspect_ratio_filter")
-    assert f"lists the {len(registry.names())} there are" in refused.value.hint
+    assert f"for all {len(registry.names())}" in refused.value.hint
 
 
 def test_an_unknown_parameter_is_refused_with_the_nearest_one() -> None:
