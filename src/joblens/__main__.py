@@ -1,4 +1,4 @@
-"""Where the command line starts and ends: the one place where errors become messages and exit codes."""
+"""Entry point of the command line; turns errors into messages and exit codes."""
 
 import gc
 import os
@@ -9,6 +9,8 @@ from joblens import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn, TextIO
+
+    import click
 
 _VERSION = (["--version"], ["-V"])
 _INTERRUPTED = -2  # no exit code but minus SIGINT: the job died of it, and so does joblens
@@ -77,7 +79,7 @@ def _run_command(arguments: list[str]) -> int:
     from joblens.model.errors import JoblensError
 
     try:
-        if arguments[:1] == ["run"] and _ran_quickly(arguments[1:]):
+        if arguments[:1] == ["run"] and _try_fast_path(arguments[1:]):
             return 0
         return _run_with_click(arguments)
     except JoblensError as error:
@@ -119,16 +121,16 @@ def _import_msgspec() -> None:
         del sys.modules[name]
 
 
-def _ran_quickly(arguments: list[str]) -> bool:
-    """A plain command line of `run`; ends by SystemExit with the job's exit code. False: it is not plain."""
+def _try_fast_path(arguments: list[str]) -> bool:
+    """Runs a plain `run` line without click and exits with the job's code. False: click must parse it."""
     from joblens.cli.options.table import parse
 
     given = parse(arguments)
     if given is None:
         return False
-    from joblens.cli.commands.run import run_quickly
+    from joblens.cli.commands.run import run_parsed
 
-    run_quickly(given)
+    run_parsed(given)
     return True
 
 
@@ -153,10 +155,20 @@ def _run_with_click(arguments: list[str]) -> int:
         return error.exit_code
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
-        usage = f"{context.get_usage()}\n  '{context.command_path} --help' tells more" if context else ""
-        _write_error(error.format_message(), usage)
+        usage = f"{context.get_usage()}\nSee '{context.command_path} --help'" if context else ""
+        _write_error(_message(error), usage.replace("\n", "\n  "))
         return error.exit_code
     return result if isinstance(result, int) else 0
+
+
+def _message(error: "click.ClickException") -> str:
+    import click
+
+    if not isinstance(error, click.NoSuchOption):
+        return error.format_message()
+    from joblens.cli.commands.other_names import no_such_option
+
+    return no_such_option(error)
 
 
 def _write_error(text: str, hint: str | None = None) -> None:

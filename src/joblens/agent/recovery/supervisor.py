@@ -221,7 +221,7 @@ class Supervisor:
             ended_at_us=self._context.clock.now_us(),
             duration_s=0.0,
             reason="cancelled",
-            error="someone asked for its end before it was started",
+            error="cancelled before it was started",
         )
         self._end_unstarted(record, cancelled)
 

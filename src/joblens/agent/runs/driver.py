@@ -7,7 +7,8 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from joblens.agent.attempts.preparation import AttemptMaker, PreparedAttempt, RunSetup
 from joblens.agent.clusters.tickets import QueueSide
@@ -17,8 +18,8 @@ from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.runs.facts import AddedJobs, JobsQuestion, News, RunFacts, RunInbox
 from joblens.agent.runs.hosts import RunHosts
 from joblens.agent.runs.in_flight import InFlightAttempts, RunStarts
+from joblens.agent.runs.signals import WAKEUP, RunSignals
 from joblens.agent.runs.view import RunView, ViewFeed
-from joblens.agent.runtime.loop import RunSignals
 from joblens.agent.runtime.output_folders import RunFolder
 from joblens.agent.session.context import AgentContext
 from joblens.engine.schedule.events import (
@@ -66,6 +67,16 @@ _HEADROOM_SHARE = 0.1  # of the time offered, kept for ending what still runs, a
 _SWITCH_S = (
     0.0005  # two threads pass jobs to each other; five milliseconds would be most of the pause between two
 )
+
+
+@contextmanager
+def _quick_switches() -> Iterator[None]:
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before_s)
 
 
 class RunDriver:
@@ -133,21 +144,19 @@ class RunDriver:
         """Settles what an earlier driver left. -> what still runs; before the schedule is restored."""
         return self._hosts.adopt()
 
-    def run(self, running: Sequence[Record] = ()) -> RunStatus:
-        """`running`: what `adopt` told. Takes the process's signals for as long as this lasts."""
+    def run(self, signals: RunSignals, running: Sequence[Record] = ()) -> RunStatus:
+        """Drives the run to its end. `running`: jobs that `adopt` returned."""
         for record in running:
             assert record.job.run is not None
             link = record.job.run
             start = StartAttempt(link.index, link.attempt, record.job.requirements, record.job.gpu_devices)
             self._flights.add(start, record.job.uuid)
             self._uuids[link.index] = record.job.uuid
-        switch_s = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_S)
-        try:
-            with RunSignals(self._context.loop, self._handle_signal):
-                self._run_to_its_end()
-        finally:
-            sys.setswitchinterval(switch_s)
+        with (
+            _quick_switches() if signals.owns_process else nullcontext(),
+            signals.handled(self._context.loop, self._handle_signal),
+        ):
+            self._run_to_its_end()
         self._feed.flush()
         return self._status()
 
@@ -481,7 +490,7 @@ class RunDriver:
     # ---- signals -------------------------------------------------------------------------------------
 
     def _handle_signal(self, number: int) -> None:
-        if number == signal.SIGUSR1:
+        if number == WAKEUP:
             self._facts.fetch(self.inbox.take)  # someone has written something into the store
             return
         self.was_interrupted = True

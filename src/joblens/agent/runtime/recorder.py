@@ -128,8 +128,11 @@ class Recorder:
         sinks: Sequence[Sink] = (),
         warn: Callable[[str], None] = print,
         pending: PendingEnds | None = None,
+        *,
+        closes_store: bool = True,
     ) -> None:
         """`pending`: tells the next process which ends the sinks did not get."""
+        self._closes_store = closes_store
         self.store = store
         self._sinks = tuple(sinks)
         self._pending = pending
@@ -274,7 +277,8 @@ class Recorder:
             sink.close()
         if self._pending is not None:
             self._pending.close()
-        self.store.close()
+        if self._closes_store:
+            self.store.close()
 
     def _run(self) -> None:
         while True:

@@ -56,7 +56,7 @@ class CappedFile:
 
     def _cut(self, size: int) -> None:
         left_out = size - 2 * self._half
-        mark = f"\n[joblens: {left_out} bytes left out here]\n".encode()
+        mark = f"\n[joblens: {left_out} bytes omitted]\n".encode()
         temporary = self.path + ".part"
         with open(self.path, "rb") as source, open(temporary, "wb", opener=_private) as target:
             _copy(source.fileno(), target.fileno(), 0, self._half)

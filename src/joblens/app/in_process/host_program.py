@@ -72,7 +72,7 @@ def private_dir(path: "str | os.PathLike[str]") -> str:
     except OSError as error:
         raise InputError(
             f"{absolute}: cannot be used as a log directory: {error.strerror}",
-            hint="give a directory that exists or can be made",
+            hint="give a directory that exists or can be created",
         ) from error
     return absolute
 
@@ -251,7 +251,7 @@ class HostConnection:
         except (JoblensError, OSError) as error:
             if not self._has_warned:
                 self._has_warned = True
-                self._warn(f"what a job does could not be written down: {error}")
+                self._warn(f"the job's data could not be written: {error}")
             return None
 
     @contextlib.contextmanager
@@ -275,7 +275,7 @@ class HostConnection:
         try:
             return open_store(self.settings(), self._warn), open_sinks(self.settings(), self._warn)
         except ImportError as error:  # no file locks on this system
-            raise StoreError(f"no store can be kept here: {error}") from error
+            raise StoreError(f"no store can be created here: {error}") from error
 
     # -- around a fork. SQLite keeps the locks of a process in its memory: a child that inherits an open
     # database believes to hold locks that only its parent has. So nothing may be open while forking.
@@ -295,7 +295,9 @@ class HostConnection:
         self._start_anew()
         if inherited is not None:
             _never_closed.append(inherited)
-            self._why_unusable = "the program forked while its store was in use: this child cannot use it"
+            self._why_unusable = (
+                "the program forked while its store was in use; the child process cannot use it"
+            )
 
 
 def _current_user() -> str:

@@ -272,7 +272,9 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
     `commands` is read as jobs are started, a few ahead. Leaving the loop early, or an exception in
     it, ends the jobs that run (TERM, then KILL after their grace time) and records them as cancelled."""
     if isinstance(commands, str):
-        raise InputError("commands: one text was given", hint="give a list of commands, or use joblens.run")
+        raise InputError(
+            "commands: expected a list, not a string", hint="pass a list of commands, or use joblens.run"
+        )
     width = _width(jobs)
     asked = _requirements(cpus, memory, pids, timeout)
     common = Request(

@@ -38,13 +38,13 @@ def check_container(container: ContainerJob, *, cwd: str | None, accounting: Acc
         raise InputError(f"container engine '{container.engine}': expected docker, podman or apptainer")
     if cwd is not None and container.engine != APPTAINER:
         raise InputError(
-            "--cwd is a directory of this machine, and the job runs in a container",
-            hint="--container-workdir DIR is one inside; --volume SRC:DST takes a folder there",
+            "--cwd is a directory of this machine, but the job runs in a container",
+            hint="use --container-workdir DIR inside it; --volume SRC:DST mounts a directory",
         )
     if accounting is Accounting.PROCESS_TREE:
         raise InputError(
             "--accounting process_tree: a container's processes are not children of joblens",
-            hint="leave --accounting out",
+            hint="omit --accounting",
         )
     for text in container.volumes:
         _check_volume(text)
@@ -68,7 +68,7 @@ def _check_volume(text: str) -> None:
         raise InputError(f"--volume {text}: {problem}")
     source = text.partition(":")[0]
     if is_path(source) and not os.path.exists(os.path.expanduser(source)):
-        raise InputError(f"--volume {text}: there is no {source}", hint="make it first")
+        raise InputError(f"--volume {text}: there is no {source}", hint="create it first")
 
 
 def client_env(environ: Mapping[str, str], env: Mapping[str, str], uuid: str) -> dict[str, str]:
@@ -97,5 +97,5 @@ def _value(name: str, value: Any) -> Any:
             raise InputError(f"container {name}: {value!r} cannot be used")
         return value
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise InputError(f"container {name}: {value!r} is no list of texts")
+        raise InputError(f"container {name}: {value!r} is not a list of strings")
     return tuple(value)

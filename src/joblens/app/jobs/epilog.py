@@ -242,7 +242,7 @@ def after_job(
     if notice is not None:
         _warned(lambda: notify(record, notice), warn)
     elif record.job.notify:
-        warn(f"--notify {record.job.notify[0]} is not run: its secrets went with the joblens that was killed")
+        warn(f"--notify {record.job.notify[0]} was not run: its secrets were lost when joblens was killed")
     _warned(
         lambda: apply_retention(store, settings, record.outcome.ended_at_us if record.outcome else 0), warn
     )
@@ -264,7 +264,7 @@ def write_time_series(record: Record, store: Store, warn: Warn) -> None:
     usual = time_series_path(record)
     path = write_own_time_series(usual, short(uuid), {uuid}, [(record, samples)])
     if path != usual:
-        warn(f"{usual} has jobs of another store; samples of this one are in {path}")
+        warn(f"{usual} belongs to another store; samples are in {path}")
 
 
 def notify(record: Record, notice: Notice) -> None:

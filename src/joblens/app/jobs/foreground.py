@@ -81,5 +81,5 @@ def _output_files(uuid: str, settings: Settings, warn: Callable[[str], None]) ->
     try:
         return OutputFiles(os.path.join(base, uuid), settings.output.max_size)
     except OSError as error:
-        warn(f"the job's output is not kept: {base}: {error.strerror}")
+        warn(f"the job's output is not recorded: {base}: {error.strerror}")
         return None  # the job still runs, with its streams inherited

@@ -260,7 +260,7 @@ def _object(text: str) -> dict[str, Any]:
     try:
         found = decode_json(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        hint = """in a shell quote it as a whole: -p '{"mesh_size": 64}'"""
+        hint = """quote it in a shell: -p '{"mesh_size": 64}'"""
         raise InputError(f"--param {as_text(text)}: not JSON: {error}", hint=hint) from None
     assert isinstance(found, dict)  # it begins so
     _refuse_doubles(text)
@@ -275,7 +275,7 @@ def parse_env(pairs: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         if not name:
             raise InputError(f"--env {pair}: expected NAME=VALUE")
         if not separator and name not in environ:
-            raise InputError(f"--env {name}: it is not set here", hint=f"write --env {name}=VALUE")
+            raise InputError(f"--env {name}: not set in the environment", hint=f"write --env {name}=VALUE")
         env[name] = value if separator else environ[name]
     return env
 
@@ -291,11 +291,11 @@ def parse_early_signal(text: str) -> EarlySignal:
     known = {signals.name: signals.value for signals in signal.Signals}
     number = int(bare[:4]) if bare.isascii() and bare.isdigit() else known.get(f"SIG{bare}", 0)
     if not separator:
-        raise InputError(f"--signal {text}: expected NAME@TIME", hint="for one: --signal USR1@60")
+        raise InputError(f"--signal {text}: expected NAME@TIME", hint="for example: --signal USR1@60")
     if not 1 <= number < signal.NSIG:
         raise InputError(
             f"--signal {text}: there is no signal '{name}'",
-            hint="`kill -l` lists them; for one: --signal USR1@60",
+            hint="`kill -l` lists them; for example: --signal USR1@60",
         )
     try:
         return EarlySignal(number, parse_duration(lead))
@@ -342,11 +342,11 @@ def _job_dir(asked: str | None, current: str) -> str:
     if asked is None:
         if not current:
             raise LaunchError(
-                "the current directory does not exist any more", hint="cd to another one, or give --cwd"
+                "the current directory no longer exists", hint="cd to another directory, or give --cwd"
             )
         return current
     if not asked or (not current and not os.path.isabs(asked)):
-        raise InputError(f"--cwd '{asked}': cannot be found from here", hint="give the whole path")
+        raise InputError(f"--cwd '{asked}': cannot be found", hint="give an absolute path")
     path = os.path.normpath(os.path.join(current, asked))
     if not os.path.isdir(path):
         raise InputError(f"--cwd {asked}: there is no such directory")

@@ -125,7 +125,7 @@ def command_of(command: Any) -> tuple[tuple[str, ...], str | None]:
         return tuple(word if type(word) is str else _path(word) for word in command), None
     except TypeError:
         raise InputError(
-            f"command {command!r}: expected a list of texts, or one text as a shell line"
+            f"command {command!r}: expected a list of strings, or one string as a shell line"
         ) from None
 
 
@@ -140,7 +140,7 @@ def mapping_of(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise InputError(f"{name} {value!r}: expected names with values, a dict")
+        raise InputError(f"{name} {value!r}: expected a dict")
     return dict(value)
 
 
@@ -150,14 +150,14 @@ def tags_of(tags: Any) -> tuple[str, ...]:
 
 def texts_of(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
-        raise InputError(f"{name} {value!r}: expected a list of texts")
+        raise InputError(f"{name} {value!r}: expected a list of strings")
     return tuple(os.fspath(each) if isinstance(each, os.PathLike) else each for each in value)
 
 
 def _check_command(request: Request) -> None:
     if request.shell is not None:
         if request.argv:
-            raise InputError("both --shell and a command were given", hint="put the whole line into --shell")
+            raise InputError("both --shell and a command were given", hint="put the whole line in --shell")
         check_word("command", request.shell)
         if not request.shell.strip():
             raise InputError("the shell line is empty", hint="give a command")
@@ -182,7 +182,7 @@ def _check_texts(request: Request) -> None:
     if request.external_id is not None:
         check_word("id", request.external_id)
         if not request.external_id:
-            raise InputError("the id is empty", hint="leave it out, or give one such as my-task-123")
+            raise InputError("the id is empty", hint="omit it, or give one such as my-task-123")
     if request.cwd is not None:
         check_word("cwd", request.cwd)
     for word in request.notify:
@@ -198,7 +198,7 @@ def _check_env(env: Mapping[Any, Any]) -> None:
     for name, value in env.items():
         check_word(f"env {name}", name)
         if not name or "=" in name:
-            raise InputError(f"env {name}: not a name a variable can have")
+            raise InputError(f"env {name}: not a valid variable name")
         check_word(f"env {name}", value)
 
 
@@ -220,13 +220,13 @@ def _check_cpu_list(request: Request, text: str) -> None:
     missing = [cpu for cpu in wanted if cpu not in usable]
     if missing:
         raise InputError(
-            f"CPU list '{text}': CPU {format_cpu_list(missing)} cannot be used here",
-            hint=f"there is {format_cpu_list(usable)}",
+            f"CPU list '{text}': CPU {format_cpu_list(missing)} is not available here",
+            hint=f"available: {format_cpu_list(usable)}",
         )
     cpus = request.requirements.cpus
     if cpus is not None and cpus > len(wanted):
         raise InputError(
-            f"CPU list '{text}': {cpus:g} CPUs were asked for, and the list has {len(wanted)}",
+            f"CPU list '{text}': {cpus:g} CPUs were requested, but the list has {len(wanted)}",
             hint="give a longer list, or fewer CPUs",
         )
 
@@ -235,10 +235,10 @@ def _check_times(request: Request) -> None:
     interval_s = request.interval_s
     _check_number("interval", interval_s, most=_FOREVER_S, unit="a time such as 1 or 500ms")
     if interval_s is not None and interval_s < LEAST_INTERVAL_S:
-        hint = "sampling faster costs more than it tells"
+        hint = "sampling faster costs too much"
         raise UnusableValue("interval", f"{interval_s:g}", "at least 50ms", hint=hint)
     if request.early_signal is not None and request.requirements.timeout_s is None:
-        raise InputError("--signal needs --timeout: it is sent some time before the time-out")
+        raise InputError("--signal needs --timeout: it is sent before the time limit")
 
 
 def _check_number(name: str, value: Any, *, most: float, unit: str, whole: bool = False) -> None:
@@ -290,4 +290,4 @@ def _has_arguments(request: Request) -> bool:
 
 
 def _hint(request: Request, cwd: str) -> str:
-    return f"it is looked for in {cwd}, where the job runs" if request.cwd else ""
+    return f"relative to {cwd}, where the job runs" if request.cwd else ""

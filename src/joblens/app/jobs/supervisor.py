@@ -81,7 +81,7 @@ def stay(settings: Settings, *, has_own_group: bool) -> None:
         settings = replace(settings, limits=replace(settings.limits, cgroup_parent=parent))
     lock = SupervisorLock(spool_dir(store_name(settings)))
     if not lock.take():
-        log("another supervisor is at work; waiting for its end")
+        log("another supervisor is running; waiting for it to end")
         lock.wait()
     _supervise(settings, lock, None)
 
@@ -139,7 +139,7 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
         on_job_end=after_jobs.put,
         is_outdated=installation.has_changed,
     )
-    own_log.info(f"a supervisor begins, for {store_name(settings)}")
+    own_log.info(f"supervisor started, for {store_name(settings)}")
     must_restart = False
     try:
         must_restart = supervisor.run()
@@ -150,7 +150,7 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
         close_context(context)
         lock.release()
         remove_idle_folders(context.spool_dir)
-        own_log.info("the supervisor ends")
+        own_log.info("supervisor stopped")
 
 
 def _restart(
@@ -160,7 +160,7 @@ def _restart(
     way: it could be another version's."""
     context.sampler.close()
     context.recorder.close()
-    own_log.warn("restarts in place: another version of joblens was installed, or SIGUSR2 asked for it")
+    own_log.warn("restarting in place: another version of joblens was installed, or SIGUSR2 was received")
     env = {**store_environment(settings), **lock.keep_across_exec()}
     restart("joblens.app.jobs.supervisor", env, was_asked_to_end=lambda: supervisor.is_asked_to_end)
 

@@ -406,7 +406,9 @@ class _Upgrade:
         self._next_look_s = now_s + _UPGRADE_LOOK_S
         if self._installation.has_changed():
             self.is_due = True
-            self._tell("another version of joblens was installed: restarts in place when its jobs have ended")
+            self._tell(
+                "another version of joblens was installed; restarting in place when its jobs have ended"
+            )
             if self._hearing is not None:
                 self._hearing.stop()
             self._worker.end()

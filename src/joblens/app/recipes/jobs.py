@@ -139,7 +139,7 @@ def _files(checked: CheckedRecipe, recipe: Recipe) -> "tuple[DataFile, ...]":
         said = f"{recipe.export_path} is a file of the dataset"
         raise RecipeError(
             problem_at(checked.loaded, "export_path", said),
-            hint="choose another export_path: a job never changes its input",
+            hint="write somewhere else; a job never changes its input",
         )
     return files
 
@@ -152,7 +152,7 @@ def _refuse_reading_itself(checked: CheckedRecipe, recipe: Recipe, job_dir: str)
         said = f"{found}, written by this job, would be input of the next one"
         raise RecipeError(
             problem_at(checked.loaded, "dataset_path", said),
-            hint="put work_dir and export_path outside the dataset, or select its files by a pattern",
+            hint="place work_dir and export_path outside the dataset, or select its files with a pattern",
         )
 
 
@@ -209,7 +209,7 @@ def _planned(
     except PermissionError as error:
         raise RecipeError(
             f"job {job_id} belongs to another user: {error.filename} cannot be read",
-            hint="choose another job ID",
+            hint="job directories are private to their users; choose another ID",
         ) from error
     before = None if start_over else read_plan(folder.path)
     if before is not None:
@@ -247,8 +247,8 @@ def make_job(job: RecipeJob) -> JobFolder:
         if not was_there:
             shutil.rmtree(folder.path, ignore_errors=True)
         raise RecipeError(
-            f"cannot create the job's folder: {error.filename or folder.path}: {error.strerror}",
-            hint="choose another location with work_dir, --work-dir or export_path",
+            f"the job directory cannot be created: {error.filename or folder.path}: {error.strerror}",
+            hint="choose another directory with work_dir, --work-dir or export_path",
         ) from error
     return folder
 
@@ -302,8 +302,8 @@ def _no_such_job(base_dir: str, job_id: str) -> RecipeError:
     near = nearest_word(job_id, known)
     hint = f"did you mean {near}?" if near else ""
     if not near and known:
-        hint = f"the newest is {known[-1]}"
-    return RecipeError(f"no job {job_id} in {base_dir}", hint=hint)
+        hint = f"the newest one is {known[-1]}"
+    return RecipeError(f"there is no job {job_id} in {base_dir}", hint=hint)
 
 
 def known_jobs(base_dir: str) -> list[str]:

@@ -143,7 +143,7 @@ def _check_descriptors() -> None:
     allowed = os.sysconf("SC_OPEN_MAX")
     if 0 <= allowed < _LEAST_DESCRIPTORS:
         raise LaunchError(
-            f"{allowed} open files are allowed here, and joblens needs {_LEAST_DESCRIPTORS} to run a job",
+            f"{allowed} open files are allowed, but joblens needs {_LEAST_DESCRIPTORS} to run a job",
             hint="raise the limit on open files: ulimit -n 1024",
         )
 
@@ -154,9 +154,11 @@ def open_context(
     job_rlimits: tuple[tuple[int, int, int], ...] = (),
     warn: Callable[[str], None] | None = None,
     around: "Callable[[Store], Store]" = lambda store: store,
+    store: Store | None = None,
 ) -> AgentContext:
     """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due. `around`: what
-    is to stand between those who write and the store."""
+    is to stand between those who write and the store. `store`: a connection of the caller's to use, which
+    the caller closes; None: the context opens and closes its own."""
     _check_descriptors()
     warn = warn or OwnLog(settings.logs).warn
     clock = SystemClock()
@@ -166,11 +168,13 @@ def open_context(
         make_private_folder(spool)
     except OSError as error:
         # Only a job whose joblens is killed would miss it.
-        warn(f"launchers have no place to leave outcomes: {spool}: {error.strerror}")
+        warn(f"launchers cannot write outcomes: {spool}: {error.strerror}")
     owner = this_process(host)
-    store = around(open_store(settings, warn))
+    closes_store = store is None
+    store = around(store or open_store(settings, warn))
     write_missing_lines(store, settings, spool, host, warn)
-    recorder = Recorder(store, open_sinks(settings, warn), warn, PendingEnds(spool, owner))
+    sinks, pending = open_sinks(settings, warn), PendingEnds(spool, owner)
+    recorder = Recorder(store, sinks, warn, pending, closes_store=closes_store)
     return AgentContext(
         recorder=recorder,
         sampler=Sampler(take_sample, clock, warn),

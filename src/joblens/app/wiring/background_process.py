@@ -136,7 +136,7 @@ def _last_words(log: str) -> str:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
             return file.read().decode(errors="replace").strip().rpartition("\n")[2]
     except OSError:
-        return "it left no word"
+        return "it left no message"
 
 
 _LOG_BYTES = 5 * 1024**2
@@ -267,7 +267,7 @@ def restart(
         os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **env})
     except OSError as error:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-        raise SupervisorError(f"cannot start again: {sys.executable}: {error.strerror}") from error
+        raise SupervisorError(f"cannot restart: {sys.executable}: {error.strerror}") from error
 
 
 def wait_until_importable(
@@ -279,7 +279,7 @@ def wait_until_importable(
     while not _is_importable(module):
         if time.monotonic() > deadline_s or is_ending():
             raise SupervisorError(
-                f"the joblens that was installed meanwhile cannot be imported ({module})",
+                f"the newly installed joblens cannot be imported ({module})",
                 hint="install it again; running jobs continue",
             )
         time.sleep(_POLL_S)

@@ -12,7 +12,7 @@ def check_word(where: str, word: Any) -> None:
     if not isinstance(word, str):
         raise InputError(f"{where}: {word!r} is not text")
     if "\0" in word:
-        raise InputError(f"{where}: {word!r} has a NUL character in it, which no program can be given")
+        raise InputError(f"{where}: {word!r} contains a NUL character")
     if not word.isascii():
         try:
             os.fsencode(word)

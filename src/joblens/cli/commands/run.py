@@ -40,7 +40,7 @@ def _run_here(session: Session, given: dict[str, Any]) -> None:
     check_options("local", given)
     report = given["report"]
     if given["quiet"] and given["verbose"]:
-        raise InputError("--quiet and --verbose: only one of them")
+        raise InputError("--quiet and --verbose cannot be combined")
     settings = session.settings
     if given["no_capture"]:
         settings = replace(settings, output=replace(settings.output, capture=False))
@@ -85,7 +85,7 @@ def _run_here(session: Session, given: dict[str, Any]) -> None:
     sys.exit(125 if code is None else code)
 
 
-def run_quickly(given: dict[str, Any]) -> None:
+def run_parsed(given: dict[str, Any]) -> None:
     """From `quick_run.parse`."""
     session = Session(with_given(Globals(), given))
     try:

@@ -25,7 +25,7 @@ from joblens.plan.workflows.plan_document import shown_params
 
 
 def masks_if_done(context: WorkerContext, closing: int, ends: list[StageManifest]) -> MasksManifest | None:
-    """What was decided before, when it was about these very states of these partitions."""
+    """Returns an earlier decision if it was made for these states of the partitions."""
     path = context.folder.masks_manifest(closing)
     manifest = manifests.read_manifest(path, MasksManifest)
     if manifest is None:
@@ -123,7 +123,7 @@ class _Decision:
         self._emit(event(EventType.OP_START, **about, input_rows=rows, op_args=args, metadata=meta))
 
     def _tell(self, manifest: MasksManifest) -> None:
-        """With what the signatures of all partitions took."""
+        """Sums the cost of the signatures of all partitions."""
         usage = _summed([end.usage for end in self._ends] + [self._meter.usage().as_metadata()])
         rows_in, rows_out = sum(end.rows for end in self._ends), sum(part.kept for part in manifest.parts)
         meta = completion(rows_in, rows_out, 0, usage)
@@ -156,7 +156,7 @@ class _Decision:
 
 
 def _tell_reuse(context: WorkerContext, done: MasksManifest, emit: Emit) -> None:
-    """It was through before: the event that said so may have been lost with the process."""
+    """Reports a decision again: the event may have been lost with the process."""
     about = _about(context.plan.recipe.process[done.index])
     path = context.folder.masks(done.index)
     rows_in, rows_out = sum(part.rows for part in done.parts), sum(part.kept for part in done.parts)

@@ -1,4 +1,4 @@
-"""A task carried out, in whichever process: a worker here, or one of a cluster."""
+"""Execution of a task in any process: a local worker or one of a cluster."""
 
 import contextlib
 import shutil
@@ -41,7 +41,7 @@ from joblens.model.errors import BadRow, BrokenOperator, InputError, JoblensErro
 from joblens.model.jobs.details import RejectReason
 from joblens.model.recipes.recipe import RecipePlan, Slice, Step
 
-_contexts: dict[str, WorkerContext] = {}  # by job: one process of a cluster may work for several
+_contexts: dict[str, WorkerContext] = {}  # by job: a process of a cluster may work for several
 
 
 class CutManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +60,8 @@ def worker_context(plan: RecipePlan) -> WorkerContext:
 
 
 def run_task(task: Task, plan: RecipePlan, emit: Emit) -> dict[str, Any]:
-    """-> what the task is answered with. Raises whatever goes wrong."""
-    # Partitions run side by side already; threads inside of them would only get in each other's way.
+    """Executes a task and returns its result. Raises any error."""
+    # Partitions already run in parallel; threads inside them would compete.
     if pa.cpu_count() != 1:
         pa.set_cpu_count(1)
     return_large_blocks()
@@ -83,14 +83,14 @@ def run_task(task: Task, plan: RecipePlan, emit: Emit) -> dict[str, Any]:
 
 
 def _output_kept(context: WorkerContext, partition_id: int | None) -> contextlib.AbstractContextManager[None]:
-    """Of operators of users; ours print nothing."""
+    """Keeps the output of user operators; built-in ones print nothing."""
     if context.is_all_built_in:
         return contextlib.nullcontext()
     return kept_output(context.folder.output_of(partition_id))
 
 
 def run_reported(task: Task, plan: RecipePlan, send: Callable[[Happened], None]) -> Ended | Failed:
-    """The same, with errors as a message too."""
+    """Executes a task and returns errors as a message."""
     try:
         return Ended(task.id, run_task(task, plan, lambda event: send(Happened(task.id, event))))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the coordinator decides what comes of it
@@ -110,7 +110,7 @@ def _message(error: BaseException, plan: RecipePlan) -> str:
 
 
 def _is_final(error: BaseException, plan: RecipePlan) -> bool:
-    """Nothing would be different the next time."""
+    """Whether a retry would fail the same way."""
     if isinstance(error, (BadRow, BrokenOperator, InputError)):
         return True
     is_about_operators = not isinstance(error, (OSError, MemoryError, JoblensError, pa.ArrowMemoryError))

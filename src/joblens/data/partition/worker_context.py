@@ -1,4 +1,4 @@
-"""What a worker has at hand for one job: its plan, its folder, its operators."""
+"""Worker context of one job: its plan, folder and operators."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ _BUILT_IN = "joblens.data.operators."
 
 
 class WorkerContext:
-    """Operators are made once, before workers are forked where that is how they come about."""
+    """Creates the operators once, before workers are forked."""
 
     def __init__(self, plan: RecipePlan) -> None:
         self.plan = plan
@@ -45,11 +45,11 @@ class WorkerContext:
         return registry.kind_of(self._operators[index])
 
     def node_id(self, call: OperatorCall, partition_id: int) -> str:
-        """As the saved plan of the job names it."""
+        """Returns the node name in the saved plan."""
         return node_id(call, self.kind(call.index), partition_id)
 
     def origin_of(self, partition: Partition) -> str:
-        """What a partition is made of and what is done to it, without reading it."""
+        """Returns a digest of a partition's origin and its operators, without reading it."""
         digests = [self._inputs.get(part.origin or part.path, "") for part in partition.slices]
         needed = (self.plan.needed,) if self.plan.needed else ()
         made_of = (partition.slices, digests, self.plan.columns, *needed, self.plan.recipe.process)

@@ -220,6 +220,11 @@ class JournaledStore(StoreWrapper):
                 else:
                     os.unlink(path)
 
+    def direct(self) -> Store:
+        """Returns the store itself: what cannot be written there raises StoreError. Raises StoreError."""
+        with self._lock:
+            return self._opened()
+
     # -- reading
 
     def _reading(self) -> Store:

@@ -33,7 +33,7 @@ def test_of_more_the_first_and_the_last_part_stay_with_a_word_between(capped: Ca
     half = BOUND // 2
     assert kept[:half] == data[:half]
     assert kept[-half:] == data[-half:]
-    assert kept[half:-half] == f"\n[joblens: {len(data) - BOUND} bytes left out here]\n".encode()
+    assert kept[half:-half] == f"\n[joblens: {len(data) - BOUND} bytes omitted]\n".encode()
 
 
 def test_the_middle_is_given_back_while_the_job_writes(capped: CappedFile) -> None:

@@ -137,7 +137,7 @@ def test_an_empty_file_or_section_sets_nothing(text: str) -> None:
         ("output: {dir: ''}", "joblens.yml:1:10: output.dir must be a path, not ''"),
         ("logs: {level: loud}", "joblens.yml:1:8: logs.level must be one of"),
         ("logs: {level: 10}", "joblens.yml:1:8: logs.level must be one of"),
-        ("store: {url: a.db, url: b.db}", "joblens.yml:1:20: key 'url' stands twice"),
+        ("store: {url: a.db, url: b.db}", "joblens.yml:1:20: duplicate key 'url'"),
         ("store: [", "joblens.yml:2:1: not valid YAML"),
     ],
 )
