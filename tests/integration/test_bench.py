@@ -168,9 +168,9 @@ def test_a_command_that_is_not_there_is_told(joblens: RunJoblens) -> None:
         (("bench", "-N", "a", "-N", "a", "-c", "true", "-c", "true"), "same name"),
         (("bench", "ab"), "no command"),
         (("bench", "nonsense"), "No such command"),
-        (("bench", "compare", "one", "two"), "there is no result 'one'"),
-        (("bench", "report"), "there are no results"),
-        (("bench", "report", "latest", "-o", "x.txt"), "there are no results"),
+        (("bench", "compare", "one", "two"), "no result 'one'"),
+        (("bench", "report"), "no results"),
+        (("bench", "report", "latest", "-o", "x.txt"), "no results"),
         (("bench", "run"), "no tool was named"),
         (("bench", "run", "--tool", "fenixs"), "fenicsx"),
         (("bench", "run", "--tool", "python", "--script", "not-there.py"), "not-there.py"),
@@ -308,7 +308,7 @@ def test_the_command_runs_a_tool_and_compares_results(solver: Path, joblens: Run
     slower = joblens("bench", "compare", first["id"], second["id"], cwd=solver)
     assert slower.code == 3, "it takes more time for certain"
     assert "more" in slower.stdout
-    assert "! they did not run the same: seconds 0.01 → 0.25" in slower.stdout
+    assert "! they differ: seconds 0.01 → 0.25" in slower.stdout
     assert "seconds=0.25" in joblens("bench", "list", cwd=solver, code=0).stdout
     assert joblens("bench", "compare", second["id"], first["id"], cwd=solver).code == 0
     failed = joblens(*common, "-n", "1", "-p", "code=5", "--device", "all", cwd=solver, code=1)

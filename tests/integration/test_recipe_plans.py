@@ -97,7 +97,7 @@ def test_operators_and_parameters_are_all_checked_with_their_places(place: Path)
     [
         ({"dataset_path": "no_such.jsonl"}, "no_such.jsonl"),
         ({"dataset_path": "*.parquet"}, "*.parquet"),
-        ({"export_path": "rows.jsonl"}, "is one of the files of the dataset"),
+        ({"export_path": "rows.jsonl"}, "is a file of the dataset"),
         ({"custom_operator_paths": "no_such.py"}, "no_such.py"),
     ],
 )
@@ -119,7 +119,7 @@ def test_wishes_that_cannot_be_are_refused(place: Path, wishes: dict[str, Any]) 
 
 def test_a_job_that_is_not_there_cannot_be_gone_on_with(place: Path) -> None:
     make_job(plan(recipe(), job_id="monday").job)
-    with pytest.raises(RecipeError, match="there is no job mondai") as caught:
+    with pytest.raises(RecipeError, match="no job mondai") as caught:
         plan(recipe(), resume="mondai")
     assert caught.value.hint == "did you mean monday?"
 
@@ -262,7 +262,7 @@ def test_a_recipe_that_was_never_a_file_is_gone_on_with_too(place: Path) -> None
 def test_without_a_recipe_there_has_to_be_a_job(place: Path) -> None:
     with pytest.raises(InputError, match="no recipe given"):
         plan(None)
-    with pytest.raises(RecipeError, match="there is no job tuesday"):
+    with pytest.raises(RecipeError, match="no job tuesday"):
         plan(None, resume="tuesday")
     with pytest.raises(RecipeError, match="not a job directory"):
         plan(None, resume="./tuesday")

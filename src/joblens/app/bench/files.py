@@ -83,7 +83,7 @@ def find(folder: str, word: str) -> Document:
         documents, problems = load_all(folder)
         if documents:
             return documents[-1]
-        raise BenchmarkError(problems[0] if problems else f"there are no results in {folder}")
+        raise BenchmarkError(problems[0] if problems else f"no results in {folder}")
     matching = [word] if word in names else [name for name in names if word in name]
     if len(matching) == 1:
         return load_file(os.path.join(folder, f"{matching[0]}.json"))

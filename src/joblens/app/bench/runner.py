@@ -201,7 +201,7 @@ class BenchmarkRunner:
         if not documents and results is not None:
             raise BenchmarkError("the list of results is empty", hint="pass None for all results")
         if not documents:
-            raise BenchmarkError(f"there are no results in {self.results_dir}", hint="joblens bench run")
+            raise BenchmarkError(f"no results in {self.results_dir}", hint="joblens bench run")
         compares = results is not None
         if output is None:
             return report_text(documents, title, compares=compares)

@@ -19,7 +19,7 @@ _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _RUN_FILE = rf"(?:run-)?({_UUID})\.(?:spec|log|{_UUID}\.(?:data|jobs))"
 
 
-class JobFolder(Struct, frozen=True):
+class OutputFolder(Struct, frozen=True):
     """The kept output of one job, or its live sample files."""
 
     path: str
@@ -96,7 +96,7 @@ class _Bounds(Struct, frozen=True):
     max_bytes: int | None
 
 
-def _surplus(store: Store, root: str, bounds: _Bounds, *, unknown_may_go: bool) -> Iterator[JobFolder]:
+def _surplus(store: Store, root: str, bounds: _Bounds, *, unknown_may_go: bool) -> Iterator[OutputFolder]:
     before_us, max_bytes = bounds.before_us, bounds.max_bytes
     folders = sorted(_job_folders(root), key=lambda folder: folder.changed_us)
     kept = sum(folder.bytes for folder in folders)
@@ -125,7 +125,7 @@ def _find(store: Store, uuid: str) -> Record | None:
         return None
 
 
-def _job_folders(root: str) -> Iterator[JobFolder]:
+def _job_folders(root: str) -> Iterator[OutputFolder]:
     """Only folders that look like ours: named by a UUID, right below the root."""
     try:
         entries = list(os.scandir(root))
@@ -136,7 +136,7 @@ def _job_folders(root: str) -> Iterator[JobFolder]:
             files = [file.stat(follow_symlinks=False) for file in os.scandir(entry.path)]
             newest_ns = max((file.st_mtime_ns for file in files), default=entry.stat().st_mtime_ns)
             # blocks, not length: a file beyond its cap has a hole
-            yield JobFolder(
+            yield OutputFolder(
                 entry.path, entry.name, sum(file.st_blocks * 512 for file in files), newest_ns // 1000
             )
 

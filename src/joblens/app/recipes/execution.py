@@ -21,7 +21,7 @@ from joblens.app.jobs.api import session_starter
 from joblens.app.jobs.epilog import apply_retention
 from joblens.app.jobs.preparation import PreparedJob, prepare
 from joblens.app.jobs.requests import Request
-from joblens.app.recipes.jobs import PlannedJob, make_job
+from joblens.app.recipes.jobs import RecipeJob, make_job
 from joblens.app.recipes.snapshots import LiveSnapshot
 from joblens.app.wiring.agent_context import OwnLog, close_context, open_context
 from joblens.engine.life.job_life import EndCause
@@ -37,7 +37,7 @@ from joblens.plan.workflows.plan_document import plan_digest
 TOOL = "recipe"
 _TICK_S = 0.1
 _SAME_WISH_S = 1.0  # a key that was hit twice; later it is meant: the job is ended the hard way
-_UNTOLD = (ProcessingStatus.NOT_STARTED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED)
+_WITHOUT_END = (ProcessingStatus.NOT_STARTED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED)
 
 
 class ProgressView(Protocol):
@@ -62,13 +62,13 @@ class EndedRecipe(Struct, frozen=True):
         return self.signal_number is not None
 
 
-def carry_out(
-    job: PlannedJob,
+def execute_job(
+    job: RecipeJob,
     settings: Settings,
     view: ProgressView | None = None,
     on_begin: Callable[[], None] | None = None,
 ) -> EndedRecipe:
-    """To its end; an interrupt ends the job first, so that it can be gone on with. Raises RecipeError when
+    """To its end; an interrupt ends the job first, so that it can be resumed. Raises RecipeError when
     the job's folder cannot be made; `on_begin` is called when it is."""
     make_job(job)
     if on_begin is not None:
@@ -79,7 +79,7 @@ def carry_out(
 class _Executing:
     """The session lives on a thread of the pool; so does what is drawn."""
 
-    def __init__(self, job: PlannedJob, settings: Settings, view: ProgressView | None) -> None:
+    def __init__(self, job: RecipeJob, settings: Settings, view: ProgressView | None) -> None:
         self._plan = job.plan
         self._settings = settings
         self._view = view
@@ -194,7 +194,7 @@ def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:
     was_stopped = record.status is Status.CANCELLED
     if snapshot.overall_status is ProcessingStatus.KILLED and not was_stopped:
         return snapshot
-    if snapshot.overall_status not in _UNTOLD:
+    if snapshot.overall_status not in _WITHOUT_END:
         return snapshot
     status = ProcessingStatus.STOPPED if was_stopped else ProcessingStatus.FAILED
     return replace(snapshot, overall_status=status)

@@ -77,7 +77,7 @@ _MARKS = (
 
 
 @contextmanager
-def told_if_unreadable() -> Iterator[None]:
+def readable_or_input_error() -> Iterator[None]:
     """Jobs' folders are private: somebody else's can be named, but not read."""
     try:
         yield

@@ -17,8 +17,8 @@ from joblens.app.recipes.job_directory import (
     live_process,
     process_of_executor,
     read_json_object,
+    readable_or_input_error,
     summary_in,
-    told_if_unreadable,
 )
 from joblens.app.recipes.snapshots import LiveSnapshot
 from joblens.data.base.job_folder import JobFolder
@@ -44,7 +44,7 @@ def listed_job(job_dir: str) -> dict[str, Any]:
     """Of a job that is complete its summary tells everything; of any other the events have to be read. One
     that may not be read is told as such, and does not keep the others from being listed."""
     try:
-        with told_if_unreadable():
+        with readable_or_input_error():
             return _of_summary(job_dir, summary_in(job_dir)) or _of_snapshot(job_dir)
     except InputError:
         return _listed(job_dir, status="unreadable")
@@ -166,7 +166,7 @@ class JobUtils:
             return self._job_dir
         folders = self._job_folders()
         if not folders:
-            raise InputError(f"there are no jobs in {self.base_dir}")
+            raise InputError(f"no jobs in {self.base_dir}")
         return max(folders, key=_last_change)
 
     @property
@@ -176,7 +176,7 @@ class JobUtils:
     # All jobs of a folder
 
     def _job_folders(self) -> list[str]:
-        with told_if_unreadable(), os.scandir(self.base_dir) as entries:
+        with readable_or_input_error(), os.scandir(self.base_dir) as entries:
             return [entry.path for entry in entries if entry.is_dir() and is_job_folder(entry.path)]
 
     def list_jobs(self) -> list[dict[str, Any]]:
@@ -195,18 +195,18 @@ class JobUtils:
     # One job
 
     def load_job_summary(self) -> dict[str, Any] | None:
-        with told_if_unreadable():
+        with readable_or_input_error():
             return JobDirectory(self.work_dir).read_summary() or None
 
     def load_dataset_mapping(self) -> dict[str, Any]:
-        with told_if_unreadable():
+        with readable_or_input_error():
             return read_json_object(JobDirectory(self.work_dir).folder.dataset_mapping)
 
     def load_event_logs(self) -> list[dict[str, Any]]:
         """All events in order, over all runs of the job; lines that are none are left out."""
         events = []
         for path in JobDirectory(self.work_dir).event_files():
-            with told_if_unreadable(), open_plain_file(path) as file:
+            with readable_or_input_error(), open_plain_file(path) as file:
                 for line in file:
                     try:
                         event = decode_json(line)
@@ -284,7 +284,7 @@ class JobUtils:
             time.sleep(interval)
 
     def stop(self, *, timeout: float = 30.0, force: bool = False) -> Stopped:
-        """End the job so that it can be gone on with. `force`: kill it when it has not ended by itself after
+        """End the job so that it can be resumed. `force`: kill it when it has not ended by itself after
         `timeout` seconds. A process that only has the same number is left alone. Raises InputError for a
         folder of jobs: which of them is meant has to be said."""
         if self._job_dir is None:

@@ -80,7 +80,7 @@ def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None
     )
 
 
-def plan_to_go_on(
+def resumed_plan(
     checked: CheckedRecipe, before: RecipePlan, memory: "OperatorMemory | None" = None
 ) -> RecipePlan:
     """The plan of the job as it is, carried out by as many workers as are wanted now. Raises RecipeError when
@@ -136,7 +136,7 @@ def _files(checked: CheckedRecipe, recipe: Recipe) -> "tuple[DataFile, ...]":
         raise RecipeError(said, hint=error.hint) from error
     export = os.path.realpath(recipe.export_path)
     if any(os.path.realpath(file.path) == export for file in files):
-        said = f"{recipe.export_path} is one of the files of the dataset"
+        said = f"{recipe.export_path} is a file of the dataset"
         raise RecipeError(
             problem_at(checked.loaded, "export_path", said),
             hint="write somewhere else; a job never changes its input",
@@ -149,7 +149,7 @@ def _refuse_reading_itself(checked: CheckedRecipe, recipe: Recipe, job_dir: str)
 
     found = is_read_again(recipe, job_dir)
     if found is not None:
-        said = f"{found}, which this job writes, would be read as data by the next one"
+        said = f"{found}, written by this job, would be input of the next one"
         raise RecipeError(
             problem_at(checked.loaded, "dataset_path", said),
             hint="place work_dir and export_path outside the dataset, or select its files with a pattern",
@@ -173,7 +173,7 @@ def _changed(what: str, changes: "Sequence[str]") -> RecipeError:
     )
 
 
-class PlannedJob(Struct, frozen=True):
+class RecipeJob(Struct, frozen=True):
     """Nothing of it is on disk yet, unless it is gone on with."""
 
     plan: RecipePlan
@@ -187,20 +187,20 @@ def new_job_id() -> str:
 
 def plan_job(
     checked: CheckedRecipe, *, start_over: bool = False, memory: "OperatorMemory | None" = None
-) -> PlannedJob:
+) -> RecipeJob:
     """`resume` of the recipe names a job that has to be there, `job_id` one that may be: it is then gone on
     with too. Raises RecipeError when that cannot be, JobIsRunning when somebody is at it."""
     recipe = checked.recipe
     job_id = recipe.resume or recipe.job_id
     job = _planned(checked, job_id, memory, start_over=start_over) if job_id else None
-    job = job or PlannedJob(new_plan(checked, new_job_id(), memory))
+    job = job or RecipeJob(new_plan(checked, new_job_id(), memory))
     check_places(checked.loaded, job.plan)
     return job
 
 
 def _planned(
     checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None", *, start_over: bool
-) -> PlannedJob:
+) -> RecipeJob:
     recipe = checked.recipe
     folder = JobFolder(job_dir_in(recipe.work_dir, job_id))
     try:
@@ -213,10 +213,10 @@ def _planned(
         ) from error
     before = None if start_over else read_plan(folder.path)
     if before is not None:
-        return PlannedJob(plan_to_go_on(checked, before, memory), is_resumed=True)
+        return RecipeJob(resumed_plan(checked, before, memory), is_resumed=True)
     if recipe.resume and not is_there:
         raise _no_such_job(base_dir_of(recipe.work_dir), job_id)
-    return PlannedJob(new_plan(checked, job_id, memory), starts_over=is_there)
+    return RecipeJob(new_plan(checked, job_id, memory), starts_over=is_there)
 
 
 def _is_there(path: str) -> bool:
@@ -228,7 +228,7 @@ def _is_there(path: str) -> bool:
     return True
 
 
-def make_job(job: PlannedJob) -> JobFolder:
+def make_job(job: RecipeJob) -> JobFolder:
     """On disk, so that an executor can begin. The plan comes last: without it there is no job. The job's lock
     is held meanwhile: whoever carries it out now goes on undisturbed, and this raises JobIsRunning."""
     from joblens.data.base.job_folder import take_lock
@@ -253,7 +253,7 @@ def make_job(job: PlannedJob) -> JobFolder:
     return folder
 
 
-def _write_job(job: PlannedJob, folder: JobFolder) -> None:
+def _write_job(job: RecipeJob, folder: JobFolder) -> None:
     if job.starts_over:
         _clear(folder)
     folder.make()

@@ -231,8 +231,8 @@ def _warnings(recipe: Recipe) -> list[str]:
         warnings.append(f"partition.{unused[0]} is not used: auto_configure chooses the partitions")
     if len(recipe.text_keys) > 1:
         warnings.append(
-            f"operators work on '{recipe.text_keys[0]}', the first of text_keys; "
-            "text_key of an operator names another. Rows need all fields of text_keys"
+            f"operators process '{recipe.text_keys[0]}', the first of text_keys, "
+            "unless text_key is set; rows must have all fields of text_keys"
         )
     return warnings
 

@@ -28,7 +28,7 @@ from joblens.plan.recipes.job_folder import job_dir_in
 if TYPE_CHECKING:
     from joblens.analysis.recipes.partition_sizing import OperatorMemory
     from joblens.app.recipes.execution import EndedRecipe, ProgressView
-    from joblens.app.recipes.jobs import PlannedJob
+    from joblens.app.recipes.jobs import RecipeJob
     from joblens.model.jobs.details import RejectReason
 
 
@@ -52,7 +52,7 @@ def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan
         found = plan_in(os.path.join(base, resume))
         if found is not None:
             return found
-    job_dir = None if work_dir is not None else _told_by_history(resume, settings)
+    job_dir = None if work_dir is not None else _job_dir_in_history(resume, settings)
     found = None if job_dir is None else plan_in(job_dir)
     if found is None:
         where = f"in {work_dir}" if work_dir is not None else "in this directory or in the history"
@@ -95,7 +95,7 @@ def complete_already(plan: RecipePlan, settings: Settings) -> "EndedRecipe | Non
     return EndedRecipe(plan, record, snapshot, export_files=export.export.paths, was_complete=True)
 
 
-def _told_by_history(job_id: str, settings: Settings) -> str | None:
+def _job_dir_in_history(job_id: str, settings: Settings) -> str | None:
     record = _in_history(job_id, settings)
     place = None if record is None else record.job.params.get("job_dir")
     return place if isinstance(place, str) else None
@@ -133,7 +133,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
 
 class PlannedRecipe(Struct, frozen=True):
     checked: CheckedRecipe
-    job: "PlannedJob"
+    job: "RecipeJob"
     warnings: tuple[str, ...] = ()  # for people, before anything runs
 
 
@@ -152,7 +152,7 @@ def plan_recipe(
     return PlannedRecipe(checked, job, (*checked.warnings, *disk_warnings(job.plan, checked.kinds)))
 
 
-def carry_out(
+def run_recipe(
     planned: PlannedRecipe,
     settings: Settings,
     view: "ProgressView | None" = None,
@@ -160,12 +160,12 @@ def carry_out(
 ) -> "EndedRecipe":
     """`on_begin`: the job's folder is made, nothing can be refused any more. A job that is complete, with its
     export in its place, is not begun again."""
-    from joblens.app.recipes import execution as recipe_running
-
     done = complete_already(planned.job.plan, settings) if planned.job.is_resumed else None
     if done is not None:
         return done
-    return recipe_running.carry_out(planned.job, settings, view, on_begin)
+    from joblens.app.recipes.execution import execute_job
+
+    return execute_job(planned.job, settings, view, on_begin)
 
 
 def process(  # noqa: PLR0913 - the keywords are the interface
@@ -185,7 +185,7 @@ def process(  # noqa: PLR0913 - the keywords are the interface
     """Carries a recipe out, as `joblens process` does: from a file, or from a dict with the same keys; with
     `resume` alone, the id or the folder of a job, that of the job. Bad input raises InputError before
     anything runs. With `check`, anything but a whole result raises RecipeFailed. An interrupt ends the job
-    first; it can be gone on with (`resume`)."""
+    first; it can be resumed (`resume`)."""
     from joblens.app.wiring.settings import load_settings
 
     settings = load_settings(overrides={"store.url": store} if store else {}).settings
@@ -200,7 +200,7 @@ def process(  # noqa: PLR0913 - the keywords are the interface
         start_over=start_over,
     )
     source = recipe if recipe is None or isinstance(recipe, Mapping) else os.fspath(recipe)
-    ended = carry_out(plan_recipe(source, wishes, settings), settings)
+    ended = run_recipe(plan_recipe(source, wishes, settings), settings)
     if ended.signal_number == signal.SIGINT:
         raise KeyboardInterrupt
     if ended.signal_number is not None:
@@ -262,7 +262,7 @@ class RecipeFailed(JoblensError):
     """A recipe that had to be carried out whole was not."""
 
     def __init__(self, result: RecipeResult) -> None:
-        super().__init__(f"job {result.job_id}: {result.status}: {result.error or 'no reason known'}")
+        super().__init__(f"job {result.job_id}: {result.status}: {result.error or 'unknown reason'}")
         self.result = result
 
 
@@ -303,17 +303,17 @@ def _loaded(recipe: "str | Mapping[str, Any] | None", wishes: Wishes, settings: 
         plan = plan_of(wishes.resume, wishes.work_dir, settings)
         return loaded_from_plan(plan, _given(structs.replace(wishes, resume=plan.job_id, job_id=None)))
     if not wishes.resume or not is_folder(wishes.resume):
-        return _loaded_as_told(recipe, _given(wishes))
+        return _loaded_from(recipe, _given(wishes))
     plan = plan_of(wishes.resume, None, settings)
     wishes = structs.replace(wishes, resume=plan.job_id)
-    loaded = _loaded_as_told(recipe, _given(wishes))
+    loaded = _loaded_from(recipe, _given(wishes))
     if os.path.realpath(job_dir_in(loaded.recipe.work_dir, plan.job_id)) != os.path.realpath(plan.job_dir):
         wishes = structs.replace(wishes, work_dir=os.path.dirname(plan.job_dir))
-        loaded = _loaded_as_told(recipe, _given(wishes))
+        loaded = _loaded_from(recipe, _given(wishes))
     return loaded
 
 
-def _loaded_as_told(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> LoadedRecipe:
+def _loaded_from(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> LoadedRecipe:
     if isinstance(recipe, str):
         return load_recipe(recipe, given)
     try:

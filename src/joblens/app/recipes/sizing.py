@@ -126,7 +126,7 @@ def _check_budget(recipe: Recipe, memory: OperatorMemory) -> None:
     budget = recipe.memory_budget_bytes
     if budget is not None and budget < memory.base_bytes:
         raise RecipeError(
-            f"resource_optimization.memory_budget_mb: {budget / MIB:g} MiB are too little, a worker without "
+            f"resource_optimization.memory_budget_mb: {budget / MIB:g} MiB is too little; a worker without "
             f"rows needs {memory.base_bytes / MIB:g} MiB",
             hint="raise it, or omit it to use half of the free memory",
         )
@@ -145,7 +145,7 @@ def _data_reason(data: DataCharacteristics) -> str:
     about = "about " if data.is_total_estimated else ""
     return (
         f"{data.primary_modality.value}, {about}{data.total_samples:,} rows of "
-        f"{data.mean_bytes_per_sample:,.0f} bytes on average ({data.sample_size_analyzed:,} looked at)"
+        f"{data.mean_bytes_per_sample:,.0f} bytes on average ({data.sample_size_analyzed:,} sampled)"
     )
 
 

@@ -56,20 +56,20 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
     if dry_run:
         _show_plan(session, planned)
         return
-    ended = _carry_out(session, planned, quiet=quiet)
+    ended = _run_recipe(session, planned, quiet=quiet)
     if ended.was_complete and not quiet and not session.json:
         session.write(f"{planned.checked.recipe.name}: job {ended.plan.job_id} is already complete\n")
     _show_end(session, ended, quiet=quiet)
     sys.exit(exit_code_of(ended))
 
 
-def _carry_out(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "EndedRecipe":
-    from joblens.app.recipes.process import carry_out
+def _run_recipe(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "EndedRecipe":
+    from joblens.app.recipes.process import run_recipe
     from joblens.cli.ui.recipes import recipe_view
 
     session.own_jobs()
     if quiet:
-        return carry_out(planned, session.settings)
+        return run_recipe(planned, session.settings)
     name = planned.checked.recipe.name
     descriptor = 2 if session.json else 1  # the document alone goes to standard output
 
@@ -80,7 +80,7 @@ def _carry_out(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "E
             session.flush()
 
     view = recipe_view(name, descriptor=descriptor, color=session.color)
-    return carry_out(planned, session.settings, view, tell)
+    return run_recipe(planned, session.settings, view, tell)
 
 
 def _show_plan(session: Session, planned: "PlannedRecipe") -> None:

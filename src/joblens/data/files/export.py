@@ -73,8 +73,8 @@ def export_format(recipe: Recipe) -> str:
     found = _FORMATS.get(written.lower().removeprefix("."))
     if found is None:
         raise InputError(
-            f"export_path {recipe.export_path}: '{written}' is no format that can be written",
-            hint="let it end in .jsonl, .json or .parquet, or set export_type to one of these",
+            f"export_path {recipe.export_path}: '{written}' is not a supported export format",
+            hint="use the extension .jsonl, .json or .parquet, or set export_type",
         )
     return found
 
@@ -167,7 +167,7 @@ def assemble(
     size = sum(part.content_bytes for part in parts)
     paths = shard_paths(recipe.export_path, kind, total, size, recipe.export_shard_bytes)
     if any(os.path.isdir(path) for path in paths):
-        raise InputError(f"export_path {recipe.export_path} is a folder", hint="name a file")
+        raise InputError(f"export_path {recipe.export_path} is a folder", hint="give a file name")
     os.makedirs(os.path.dirname(os.path.abspath(recipe.export_path)), exist_ok=True)
     being_written = [
         os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{plan.job_id}.partial")

@@ -113,7 +113,7 @@ def copy_bytes(source_path: str, target: int, start: int, end: int) -> None:
         while place < end:
             block = os.pread(source.fileno(), min(_COPIED_AT_ONCE, end - place), place)
             if not block:
-                raise OSError(errno.EIO, f"{source_path} ends before its time")
+                raise OSError(errno.EIO, f"{source_path} is truncated")
             place += _write_all(target, block)
 
 
@@ -267,7 +267,7 @@ def _begin(
 def _move(layout: Layout, placed: Placed) -> None:
     if not _has_own_file(placed):
         if not _is_placed(layout, placed):
-            raise JoblensError(f"{placed.path} is lost, and its place in the export has something else")
+            raise JoblensError(f"{placed.path} is lost, and the export has other content at its position")
         return
     start = 0
     for region in placed.regions:

@@ -177,13 +177,13 @@ def setup_logger(
 
 def _check(filename: str, max_log_size_mb: float, backup_count: int, level: str) -> None:
     if not filename or os.path.basename(filename) != filename:
-        raise InputError(f"filename is the name of a file, without a folder, not '{filename}'")
+        raise InputError(f"filename must be a name without a folder, not '{filename}'")
     if max_log_size_mb <= 0:
         raise InputError(f"max_log_size_mb must be above 0, not {max_log_size_mb}")
     if backup_count < 0:
         raise InputError(f"backup_count must be 0 or more, not {backup_count}")
     if level not in logging.getLevelNamesMapping():
-        raise InputError(f"there is no level '{level}': DEBUG, INFO, WARNING, ERROR or CRITICAL")
+        raise InputError(f"unknown level '{level}': expected DEBUG, INFO, WARNING, ERROR or CRITICAL")
 
 
 def _handlers(folder: str, filename: str, most_bytes: int, backups: int, level: str) -> list[RotatingLog]:
