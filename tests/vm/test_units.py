@@ -31,6 +31,9 @@ class Service:
         assert done.code == 0, str(done)
         return done
 
+    def reload_manager(self) -> None:
+        assert self.machine.run(self.user, f"{self._systemctl} daemon-reload").code == 0
+
     def main_pid(self) -> int:
         return int(self.systemctl("show", "-P", "MainPID").stdout)
 
@@ -46,6 +49,11 @@ class Service:
     def wait_for_supervisor(self) -> None:
         """It has the lock once a short job has run."""
         self.joblens("submit", "--wait", "--name", "ready", "--", "true")
+
+    def wait_until_running(self, name: str) -> None:
+        shows = f'joblens show {name} --json | grep -q \'"status": *"running"\''
+        script = f"for _ in $(seq 30); do {shows} && exit 0; sleep 0.5; done; exit 1"
+        assert self.machine.run(ALICE, script).code == 0, f"{name} does not run"
 
     def wait_for_line(self, text: str) -> None:
         journal = f"journalctl --no-pager -o cat _UID=$(id -u {ALICE})"
