@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from joblens.agent.containers.gauge import ContainerGauge, EngineProcess
 from joblens.agent.containers.note import ContainerNote, write_note
+from joblens.agent.containers.oom_watch import OomWatch
 from joblens.agent.containers.order import ContainerOrder, body_for, is_terminal_job
 from joblens.agent.containers.refusal import NOT_EXECUTABLE, NOT_FOUND, REFUSED, code_for, why_refused
 from joblens.agent.containers.streams import ContainerStreams
@@ -35,6 +36,7 @@ class JobContainer:
     api: ContainerApi
     streams: ContainerStreams
     gauge: ContainerGauge
+    oom_watch: OomWatch
 
     def __init__(self, order: ContainerOrder, argv: list[str], env: dict[str, str]) -> None:
         self._order = order
@@ -109,6 +111,7 @@ class JobContainer:
             except OSError as error:
                 unknown["processes"] = f"its processes are not seen from here: {error.strerror}"
         self.noted(unknown=unknown)
+        self.oom_watch = OomWatch(self.note.groups)
         self.gauge = ContainerGauge(self.note, self._engine)
 
     def _could_not(self, error: ContainerError) -> Refused:
