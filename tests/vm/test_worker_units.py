@@ -27,6 +27,7 @@ def worker(request: pytest.FixtureRequest, machine: Machine, nothing_left_behind
     service.reload_manager()
     service.systemctl("start")
     service.joblens("submit", *QUEUE, "--wait", "--name", "ready", "--", "true")
+    assert service.main_pid() != 0, "the worker ended, and submit started another"
     yield service
     service.systemctl("stop")
     machine.run("root", f"{manager_command(is_running=False)}; {remove}; rm -rf {STORE}")
