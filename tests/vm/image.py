@@ -44,6 +44,7 @@ PACKAGES = (
 )
 
 EXTRAS = "celery"  # the units of workers need it; their broker is a folder
+ALSO_NEEDED = ("async-timeout",)  # by Celery's redis with Python 3.11.2; pip asks the host's Python
 
 USER = "alice"
 USER_ID = 1000
@@ -217,7 +218,7 @@ def _install_joblens(suite: str, folder: Path, root: Path, wheel: Path, report: 
         f"--platform={name}_x86_64" for name in ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
     ]
     selection = [*platforms, "--only-binary=:all:", "--implementation=cp", f"--python-version={version}"]
-    _run([*_PIP, "download", "--quiet", *selection, "-d", wheels, f"{wheel}[{EXTRAS}]"])
+    _run([*_PIP, "download", "--quiet", *selection, "-d", wheels, f"{wheel}[{EXTRAS}]", *ALSO_NEEDED])
     install = [
         "/opt/joblens/bin/pip",
         "--isolated",
