@@ -4,10 +4,12 @@ with it, and what the engine's processes use for its sake."""
 import glob
 import os
 import resource
+from collections.abc import Mapping
 from typing import Any
 
 from joblens.agent.containers.note import ContainerNote
 from joblens.model.errors import ProbeError
+from joblens.probes.cgroup.parsers import parse_memory_events
 from joblens.probes.cgroup.probe import CgroupProbe
 from joblens.probes.proc.proc_files import USEC_PER_TICK, parse_stat
 
@@ -76,6 +78,39 @@ class ContainerGauge:
             "helper_io_read_bytes": float(self._start_io[0] + own[0]),
             "helper_io_write_bytes": float(self._start_io[1] + own[1]),
         }
+
+
+class OomWatch:
+    """Notices a kill for lack of memory when it happens. An engine that has its groups made by systemd loses
+    them with the last process, often before the counters can be read. `fd` is to be polled for POLLPRI: the
+    kernel marks it when a counter of the group changes. -1: there is nothing to wait for, or no more."""
+
+    def __init__(self, groups: Mapping[str, str]) -> None:
+        self.has_killed = False
+        self.fd = -1
+        try:
+            self.fd = os.open(f"{groups['unified']}/memory.events", os.O_RDONLY | os.O_CLOEXEC)
+        except (KeyError, OSError):
+            return  # cgroup v1 keeps the counter, or the container has ended
+        self.look()
+
+    def look(self) -> None:
+        """Reading also makes the next poll wait for the next change."""
+        if self.fd < 0:
+            return
+        try:
+            kills = parse_memory_events(os.pread(self.fd, 4096, 0)).get("oom_kills")
+        except OSError:  # the group is gone
+            self.close()
+            return
+        if kills:
+            self.has_killed = True
+            self.close()
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 class EngineProcess:

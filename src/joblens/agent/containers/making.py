@@ -7,9 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from joblens.agent.containers.gauge import ContainerGauge, EngineProcess
+from joblens.agent.containers.gauge import ContainerGauge, EngineProcess, OomWatch
 from joblens.agent.containers.note import ContainerNote, write_note
-from joblens.agent.containers.oom_watch import OomWatch
 from joblens.agent.containers.order import ContainerOrder, body_for, is_terminal_job
 from joblens.agent.containers.refusal import NOT_EXECUTABLE, NOT_FOUND, REFUSED, code_for, why_refused
 from joblens.agent.containers.streams import ContainerStreams
