@@ -50,10 +50,9 @@ class Service:
         """It has the lock once a short job has run."""
         self.joblens("submit", "--wait", "--name", "ready", "--", "true")
 
-    def wait_until_running(self, name: str) -> None:
-        shows = f'joblens show {name} --json | grep -q \'"status": *"running"\''
-        script = f"for _ in $(seq 30); do {shows} && exit 0; sleep 0.5; done; exit 1"
-        assert self.machine.run(ALICE, script).code == 0, f"{name} does not run"
+    def wait_for_file(self, path: str) -> None:
+        script = f"for _ in $(seq 300); do [ -e {path} ] && exit 0; sleep 0.2; done; exit 1"
+        assert self.machine.run("root", script).code == 0, f"no file {path}"
 
     def wait_for_line(self, text: str) -> None:
         journal = f"journalctl --no-pager -o cat _UID=$(id -u {ALICE})"

@@ -11,7 +11,8 @@ from tests.vm.test_units import BURN, STORE, USER_UNITS, Service, check_totals, 
 SYSTEM_UNITS = "/etc/systemd/system"
 STATE = f"/home/{ALICE}/.local/state/joblens"
 QUEUE = ("--queue", "default")
-EXITS_WITH_4 = ("sh", "-c", "sleep 10; exit 4")
+BEGUN = f"{STATE}/begun"  # a file: asking joblens takes seconds on an emulated machine
+EXITS_WITH_4 = ("sh", "-c", f"touch {BEGUN}; sleep 15; exit 4")
 
 
 @pytest.fixture(params=["user", "machine"])
@@ -47,7 +48,7 @@ def test_a_worker_unit_measures_queued_jobs_in_groups_of_its_own(worker: Service
 def test_restarting_a_worker_unit_lets_its_job_finish(worker: Service) -> None:
     before = worker.main_pid()
     worker.joblens("submit", *QUEUE, "--name", "sleeps", "--", *EXITS_WITH_4)
-    worker.wait_until_running("sleeps")
+    worker.wait_for_file(BEGUN)
     worker.systemctl("restart")
     found = worker.record("sleeps")
     assert (found["reason"], found["exit_code"]) == ("exited", 4), found
@@ -58,7 +59,7 @@ def test_restarting_a_worker_unit_lets_its_job_finish(worker: Service) -> None:
 def test_a_job_of_a_killed_worker_runs_again_after_the_restart(worker: Service) -> None:
     before = worker.main_pid()
     worker.joblens("submit", *QUEUE, "--name", "sleeps", "--", *EXITS_WITH_4)
-    worker.wait_until_running("sleeps")
+    worker.wait_for_file(BEGUN)
     worker.systemctl("kill", "--signal=KILL", "--kill-who=main")
     worker.joblens("wait", "sleeps", code=4)
     assert any(finding["code"] == "taken-up-again" for finding in worker.record("sleeps")["findings"])
