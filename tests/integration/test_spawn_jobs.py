@@ -16,6 +16,7 @@ import pytest
 
 from joblens.agent.runs.driver import RunDriver
 from joblens.agent.runs.facts import News, RunFacts, whole_batch
+from joblens.agent.runs.signals import RunSignals
 from joblens.agent.runtime.ownership import SupervisorLock
 from joblens.app.driving.driver import drive
 from joblens.app.runs.records import create_run
@@ -294,8 +295,8 @@ def test_a_driver_finds_jobs_that_were_added_after_its_last_question(
 ) -> None:
     run_to_its_end = RunDriver.run
 
-    def run_then_add(driver: RunDriver, running: Sequence[Record] = ()) -> RunStatus:
-        status = run_to_its_end(driver, running)
+    def run_then_add(driver: RunDriver, signals: RunSignals, running: Sequence[Record] = ()) -> RunStatus:
+        status = run_to_its_end(driver, signals, running)
         assert status is RunStatus.COMPLETED
         one.spawn(job("late"))
         return status
