@@ -231,13 +231,14 @@ class Recorder:
         then: Callable[[Mapping[str, CancelAsked]], None],
         call: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        """`then` gets the requests that `joblens cancel` leaves in the store, through `call` (of a loop) if
-        given. Called again with the same bound method before its answer is there, it does nothing."""
+        """Passes the requests that `joblens cancel` left in the store to `then`; with `call` (of a loop) only
+        where there are some: waking a loop costs more than asking. Called again with the same bound method
+        before its answer is there, it does nothing."""
 
         def pass_on(asked: Mapping[str, CancelAsked]) -> None:
             if call is None:
                 then(asked)
-            else:
+            elif asked:
                 call(partial(then, asked))
 
         self.ask(lambda store: store.cancel_requests(), pass_on, name=then)
