@@ -51,7 +51,7 @@ def disk_warnings(plan: RecipePlan, kinds: Sequence[str], free: "Free | None" = 
     places = {each.disk: each for each in (export, checkpoints, job)}
     return [
         f"disk: the job may need {format_bytes(needed)} at {place.folder}, where "
-        f"{format_bytes(place.free_bytes)} are free; free some space, or choose another directory with work_dir, "
+        f"{format_bytes(place.free_bytes)} are free; free some space, or set another work_dir, "
         "checkpoint_dir or export_path"
         for place in places.values()
         if (needed := needs.get(place.disk, 0)) > place.free_bytes
