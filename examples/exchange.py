@@ -1,4 +1,6 @@
-"""Send 60 MB to itself over TCP while two threads compute (about 4 s): for `joblens show --threads --network`."""
+"""Send 60 MB to itself over TCP while two threads compute. About 4 s.
+
+For `joblens show exchange --threads --network`."""
 
 import hashlib
 import socket

@@ -22,7 +22,7 @@ def entry() -> "NoReturn":
     that taking the interpreter apart at the end (a tenth of all the CPU of a short run) is left out."""
     gc.set_threshold(100_000, 20, 20)
     if sys.argv[1:] not in _VERSION:
-        from joblens.views.text.standard_streams import guard_standard_error, open_missing_streams
+        from joblens.files.standard_streams import guard_standard_error, open_missing_streams
 
         open_missing_streams()
         guard_standard_error()

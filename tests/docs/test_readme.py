@@ -21,7 +21,7 @@ EXAMPLES = REPOSITORY / "examples"
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 FOLDER = "/home/me/examples"
 # What a busy machine adds, and what differs from run to run.
-NOISE = re.compile(r"^  ! .*\n(?:    .*\n)*|^.* done, \d+ running.*\n", re.MULTILINE)
+NOISE = re.compile(r"^  ! .*\n(?:    .*\n)*|^   warning: .*\n|^.* done, \d+ running.*\n", re.MULTILINE)
 VARYING = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r"\d{8}_\d{6}_[0-9a-f]{6}"), "JOB"),
@@ -116,6 +116,13 @@ def test_a_console_block_shows_what_its_commands_print(index: int, shell: Path) 
 def test_a_wrong_line_is_noticed() -> None:
     assert normalized("00:01  ✓ prepare: done in 1.2s") == normalized("00:03  ✓ prepare: done in 980ms")
     assert normalized("00:01  ✓ prepare: done in 1.2s") != normalized("00:01  ✗ prepare: failed after 1.2s")
+
+
+def test_what_a_busy_machine_adds_is_dropped() -> None:
+    status = "   Output:\n      12 primes\n   warning: it waited for a core\n"
+    assert NOISE.sub("", status) == "   Output:\n      12 primes\n"
+    run = "00:10  3 of 5 done, 1 running, at least 00:02 left\n00:12  5 of 5 done: run completed\n"
+    assert NOISE.sub("", run) == "00:12  5 of 5 done: run completed\n"
 
 
 def test_the_readme_is_short() -> None:

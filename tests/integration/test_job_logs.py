@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.terminal.output import CappedFile
+from joblens.agent.terminal.streams import CappedFile
 from joblens.app.jobs.logs import LogReader, kept_file
 from joblens.model.errors import InputError
 from tests.integration import past_jobs

@@ -15,7 +15,7 @@ from joblens.agent.runtime.ownership import SupervisorLock
 from joblens.app.wiring.agent_context import current_user
 from joblens.app.wiring.drivers import spool_dir, store_home
 from joblens.model.jobs.job import Job, Owner, Status
-from joblens.model.values.store_url import without_password
+from joblens.model.settings import without_password
 from joblens.model.writes import JobQueued
 from joblens.stores.postgres import PostgresStore
 from tests.conftest import RunJoblens, python_path, wait_until

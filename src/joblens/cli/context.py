@@ -1,14 +1,13 @@
 """Session of a command: settings and store, each opened once, and output."""
 
+from __future__ import annotations
+
 import os
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, json
-
-from joblens.model.settings import Settings
-from joblens.ports.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from joblens.app.wiring.agent_context import OwnLog
     from joblens.app.wiring.drivers import StoreConnection
     from joblens.app.wiring.settings import LoadedSettings
+    from joblens.model.settings import Settings
+    from joblens.ports.store import Store
     from joblens.views.text.style import Palette
 
 _WIDTH_UNKNOWN = 80
@@ -72,7 +73,7 @@ class Session:
             self._overrides[setting] = text
 
     @property
-    def loaded(self) -> "LoadedSettings":
+    def loaded(self) -> LoadedSettings:
         """The settings with the origin of each."""
         if self._loaded is None:
             self._loaded = self._load()
@@ -82,7 +83,7 @@ class Session:
 
     def warn_of_password(self, option: str, store: str, variable: str) -> None:
         """Warns about a password in a store URL given on the command line."""
-        from joblens.model.values.store_url import has_password
+        from joblens.model.settings import has_password
 
         if has_password(store):
             self.warn(
@@ -98,7 +99,7 @@ class Session:
             warn_of_password(given, broker_of(self.settings), self.warn)
 
     @contextmanager
-    def loaded_as_far_as_possible(self) -> "Iterator[LoadedSettings]":
+    def loaded_as_far_as_possible(self) -> Iterator[LoadedSettings]:
         """Yields the valid settings; raises the error about invalid ones at the end."""
         from joblens.app.wiring.settings import config_error
 
@@ -107,7 +108,7 @@ class Session:
         if loaded.problems:
             raise config_error(loaded.problems)
 
-    def _load(self, *, leave_out_bad: bool = False) -> "LoadedSettings":
+    def _load(self, *, leave_out_bad: bool = False) -> LoadedSettings:
         from joblens.app.wiring.settings import load_settings
 
         store = self.options.store
@@ -121,7 +122,7 @@ class Session:
         return self.loaded.settings
 
     @property
-    def connection(self) -> "StoreConnection":
+    def connection(self) -> StoreConnection:
         if self._connection is None:
             from joblens.app.wiring.drivers import AGENT_ANSWER_S, READER_ANSWER_S, StoreConnection
 
@@ -157,12 +158,12 @@ class Session:
         self._drives_runs = True
 
     @property
-    def runs(self) -> "Runs":
+    def runs(self) -> Runs:
         from joblens.app.driving.start import Runs
 
         return Runs(self.settings, self.options.config, self.connection, self.warn, self._open_log)
 
-    def _open_log(self) -> "OwnLog":
+    def _open_log(self) -> OwnLog:
         if self._log is None:
             from joblens.app.wiring.agent_context import OwnLog
 
@@ -193,7 +194,7 @@ class Session:
         remind_workers(self.settings, self.queue_store, self.options.config)
 
     @property
-    def queue_store(self) -> "QueueStore":
+    def queue_store(self) -> QueueStore:
         """The store as workers see it."""
         return self.store  # type: ignore[return-value]  # every store is both
 
@@ -225,7 +226,7 @@ class Session:
         )
 
     @property
-    def palette(self) -> "Palette":
+    def palette(self) -> Palette:
         from joblens.views.text.style import Palette
 
         return Palette(is_on=self.color)
@@ -270,7 +271,7 @@ class Session:
     def own_jobs(self) -> None:
         """Protects the exit code of a job from now on: failing to write output is only a warning, and
         unread output causes no delay."""
-        from joblens.views.text.standard_streams import guard_standard_output, wait_for_readers
+        from joblens.files.standard_streams import guard_standard_output, wait_for_readers
 
         guard_standard_output(self.warn)
         wait_for_readers(may_wait=False)

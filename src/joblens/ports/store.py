@@ -28,6 +28,10 @@ class Store(Protocol):
         Raises UnknownJob, or AmbiguousJob with the candidates in its message."""
         ...
 
+    def number_of(self, uuid: str) -> int:
+        """Raises UnknownJob."""
+        ...
+
     def records(self, query: HistoryQuery) -> Iterator[Record]:
         """Newest first unless the query sorts otherwise."""
         ...

@@ -59,9 +59,8 @@ from joblens.model.runs.run import (
 )
 from joblens.model.runs.workflow_spec import WORKER_TRIGGERS
 
-_LOOK = "run:look"
 _SLOTS = "run:slots"
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 _DRAW_EVERY_S = 0.2
 _HEADROOM_SHARE = 0.1  # of the time offered, kept for ending what still runs, at most
 _SWITCH_S = (
@@ -117,6 +116,7 @@ class RunDriver:
         )
         self._is_over = False
         self._next_draw_s = 0.0
+        self._next_poll_s = time.monotonic() + _POLL_EVERY_S
         self._deadline_s: float | None = None
         self.added_jobs = AddedJobs(setup.plan, context, self._maker.add_secrets, view.note)
         self.inbox = RunInbox(
@@ -165,9 +165,9 @@ class RunDriver:
         try:
             self._tell_states()
             context.loop.add_timed(self)
-            context.sampler.add(_LOOK, _LOOK_EVERY_S)
             if self._plan.monitor.enabled and self._setup.monitor:
-                context.sampler.add(_SLOTS, self._plan.monitor.sample_interval_s)
+                interval_s = self._plan.monitor.sample_interval_s
+                context.sampler.add(_SLOTS, interval_s, self._hosts.take_samples)
             self._begin()
             context.loop.run_until(lambda: self._is_over and self._hosts.is_idle)
             self._hosts.settle()
@@ -194,7 +194,6 @@ class RunDriver:
     def _close(self) -> None:
         context = self._context
         context.loop.remove_timed(self)
-        context.sampler.remove(_LOOK)
         context.sampler.remove(_SLOTS)
         self._starts.close()
         self._datasets.close()
@@ -437,21 +436,13 @@ class RunDriver:
     def recorded(self, record: Record) -> None:
         self._feed.recorded(record)
 
-    def take_sample(self, name: str) -> None:
-        """On the sampler's thread, for everything that was added to the sampler."""
-        if name == _SLOTS:
-            self._hosts.take_samples()
-        elif name == _LOOK:
-            self._look()
-        else:
-            self._hosts.take_sample(name)
-
-    def _look(self) -> None:
+    def _poll(self) -> None:
+        """The store answers on the recorder's thread."""
         self._facts.poll(self.inbox.take_poll)
-        self._hosts.look()
+        self._hosts.poll_elsewhere()
         news = self._folder.look()
         if news:
-            self._context.loop.call(lambda: self._view.note(news))
+            self._view.note(news)
 
     # ---- time ----------------------------------------------------------------------------------------
 
@@ -460,6 +451,7 @@ class RunDriver:
             self._schedule.next_wake_s(),
             self._deadline_s,
             self._next_draw_s,
+            self._next_poll_s,
             self._starts.next_wake_s(),
             self._question.next_wake_s,
         ]
@@ -471,6 +463,9 @@ class RunDriver:
             self._deadline_s = None
             self._view.note("the time for the run is up")
             self.stop(StopMode.KILL, "time")
+        if now_s >= self._next_poll_s:
+            self._next_poll_s = now_s + _POLL_EVERY_S
+            self._poll()
         if now_s >= self._next_draw_s:
             self._next_draw_s = now_s + _DRAW_EVERY_S
             self._view.tick()

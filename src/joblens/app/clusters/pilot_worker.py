@@ -25,6 +25,7 @@ from joblens.app.queue.worker import PilotOptions, RunningWorker, WorkerOptions
 from joblens.app.wiring.agent_context import OwnLog
 from joblens.app.wiring.background_process import log_line
 from joblens.app.wiring.settings import load_settings
+from joblens.files.standard_streams import guard_standard_error
 from joblens.model.clusters.allocation import slurm_allocation
 from joblens.model.clusters.placement import PlaceEnding, WorkerConfig
 from joblens.model.clusters.slurm import CANCELLED_REASON
@@ -35,7 +36,6 @@ from joblens.model.settings import Settings
 from joblens.ports.workers import NodeListener
 from joblens.probes.host.machine_load import read_host
 from joblens.runners.slurm.allocations import ending_of
-from joblens.views.text.standard_streams import guard_standard_error
 
 SLURM = "slurm"
 

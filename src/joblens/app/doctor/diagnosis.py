@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from joblens.model.errors import JoblensError, how_to_install
 from joblens.model.jobs.probe_choice import Capability
-from joblens.model.settings import Settings
-from joblens.model.values.store_url import is_postgres
+from joblens.model.settings import Settings, is_postgres
 from joblens.runners.slurm.commands import SlurmCommands, has_slurm
 
 

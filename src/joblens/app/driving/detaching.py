@@ -26,10 +26,10 @@ from joblens.app.wiring.background_process import (
     warn_of_logout,
 )
 from joblens.app.wiring.drivers import open_store, spool_dir, store_name
+from joblens.files.standard_streams import guard_standard_error
 from joblens.model.errors import JoblensError
 from joblens.model.runs.run import Run, RunOptions
 from joblens.model.settings import Settings
-from joblens.views.text.standard_streams import guard_standard_error
 
 _BROKER_FROM_PARENT = "JOBLENS_QUEUE_BROKER_FROM_PARENT"
 

@@ -174,7 +174,6 @@ class _Driving:
     def drive(self, make_view: MakeView | None) -> Driven:
         context = open_context(
             self._settings,
-            self._take_sample,
             allow_many_files() if self._signals.owns_process else (),
             self._log.warn,
             store=self._store,
@@ -270,10 +269,6 @@ class _Driving:
         if isinstance(write, RunNoted) and isinstance(write.event.fact, OutputsMissing | DatasetFinalized):
             return structs.replace(write, event=self._secrets.hide(write.event))
         return write
-
-    def _take_sample(self, name: str) -> None:
-        if self._driver is not None:
-            self._driver.take_sample(name)
 
     def _schedule(self, context: AgentContext) -> Schedule:
         choices = Choices(

@@ -348,10 +348,9 @@ def _surroundings_of_program(host: HostFacts, settings: Settings) -> ProvenanceS
     if not settings.provenance.enabled or not has_linux():
         return None
     from joblens import __version__
-    from joblens.agent.provenance.command_kind import CommandKind
     from joblens.agent.provenance.parts import ProvenanceParts
     from joblens.model.jobs.details import digest_of
-    from joblens.probes.provenance.program_files import starting_words
+    from joblens.probes.provenance.program_files import CommandKind, starting_words
 
     words = (sys.executable, *starting_words(sys.orig_argv, is_shell=False)[1:])
     try:

@@ -24,7 +24,7 @@ from joblens.analysis.numbers.statistics import summary_form
 from joblens.app.in_process.host_meter import IN_PROCESS_PROBES, open_instruments, shared_meter
 from joblens.app.in_process.host_program import HostConnection, private_dir
 from joblens.app.in_process.profiler import profile_of
-from joblens.app.wiring.values import plain_params, plain_text
+from joblens.app.jobs.requests import plain_params, plain_text
 from joblens.model.errors import InputError, UnknownJob
 from joblens.model.history import BENCH_TAG, HistoryQuery
 from joblens.model.jobs.job import Attempt, Job, Outcome, Placement, Record, Status

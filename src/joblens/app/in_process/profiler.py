@@ -16,8 +16,7 @@ from msgspec import Struct
 from joblens.agent.measuring.window_measurement import Measurement
 from joblens.analysis.numbers.profile import chosen_metrics, detailed_profile, without_others
 from joblens.app.in_process.host_meter import IN_PROCESS_PROBES, HostMeter, open_instruments, shared_meter
-from joblens.app.jobs.requests import LEAST_INTERVAL_S
-from joblens.app.wiring.values import plain_text
+from joblens.app.jobs.requests import LEAST_INTERVAL_S, plain_text
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import EVERY_GPU, Job
 from joblens.model.values.ids import new_uuid

@@ -8,12 +8,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runtime.ownership import this_process
 from joblens.app.jobs.requests import LEAST_INTERVAL_S, Request, check_request, inputs_of, outputs_asked
 from joblens.app.wiring.agent_context import current_user
 from joblens.model.errors import InputError, LaunchError
 from joblens.model.jobs.job import ContainerJob, EarlySignal, Job, Owner
+from joblens.model.redaction.names import seeds_of
 from joblens.model.redaction.secrets import (
     NO_SECRETS,
     SecretValues,
@@ -24,7 +25,6 @@ from joblens.model.redaction.secrets import (
     redact_text,
     secret_values,
 )
-from joblens.model.redaction.seeds import seeds_of
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
 from joblens.probes.host.machine_load import read_host
@@ -121,7 +121,7 @@ def prepare(request: Request, settings: Settings, here: SubmitEnvironment | None
     secrets = secret_values({**request.env, **request.params}) if params or added else NO_SECRETS
     job = secrets.hide_in_job(job)
     if container is not None:
-        from joblens.app.jobs.container_requests import client_env
+        from joblens.app.jobs.requests import client_env
 
         inside = client_env(here.environ, request.env, uuid)
         return PreparedJob(job, argv, inside, cwd, request.notify, secrets)
@@ -190,7 +190,7 @@ def _shown(text: str) -> str:
 def _params(params: dict[str, Any]) -> dict[str, Any]:
     if not params:
         return {}
-    from joblens.app.wiring.values import plain_params
+    from joblens.app.jobs.requests import plain_params
 
     return redact_params(plain_params(params))
 
@@ -209,6 +209,8 @@ def default_name(argv: Sequence[str]) -> str:
 
 def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
     """K=V, where V is read as JSON when it is JSON and kept as text otherwise; or a JSON object."""
+    if not pairs:
+        return {}
     import msgspec
 
     from joblens.model.values.json_text import decode_json

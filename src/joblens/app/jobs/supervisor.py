@@ -13,7 +13,7 @@ from joblens.agent.cgroups.systemd_scope import own_group
 from joblens.agent.recovery.supervisor import Supervisor, SupervisorPlan
 from joblens.agent.runtime.ownership import SupervisorLock, remove_idle_folders
 from joblens.agent.runtime.payload import Payload
-from joblens.agent.session.context import AgentContext, watch_name
+from joblens.agent.session.context import AgentContext
 from joblens.app.jobs.epilog import Notice, after_job, notice_from_record
 from joblens.app.wiring.agent_context import OwnLog, close_context, current_user, open_context, open_recovery
 from joblens.app.wiring.background_process import (
@@ -108,22 +108,11 @@ def _ignore_wake_ups() -> None:
 
 
 def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -> None:
-    supervisor: Supervisor | None = None
     installation = Installation()
-
-    def take_sample(name: str) -> None:
-        is_watch = name.startswith(watch_name(""))
-        hosted = supervisor.hosted(name.removeprefix(watch_name(""))) if supervisor else None
-        if hosted is None:
-            return
-        if is_watch:
-            hosted.watch_limits()
-        else:
-            hosted.take_sample()
 
     limits = allow_many_files()
     own_log = _open_log(settings)
-    context = replace(open_context(settings, take_sample, limits, own_log.warn), complete=name_stop)
+    context = replace(open_context(settings, limits, own_log.warn), complete=name_stop)
     after_jobs = AfterJobs(settings, own_log)
     supervisor = Supervisor(
         context,

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.runtime.loop import Loop
-from joblens.agent.session.context import AgentContext, watch_name
+from joblens.agent.session.context import AgentContext
 from joblens.agent.session.pool import SessionPool, StartSession
 from joblens.agent.session.session import JobSession
 from joblens.analysis.recipes.usage import operator_table
@@ -98,7 +98,7 @@ class _Executing:
 
     def _run(self) -> EndedRecipe:
         prepared = prepare(executor_request(self._plan), self._settings)
-        context = open_context(self._settings, self._take_sample, warn=self._log.warn)
+        context = open_context(self._settings, warn=self._log.warn)
         self._loop = context.loop
         try:
             self._wait(SessionPool(context, 1), context, prepared)
@@ -161,15 +161,6 @@ class _Executing:
 
         self._log.started(prepared.job)
         return start
-
-    def _take_sample(self, name: str) -> None:
-        session = self._session
-        if session is None:
-            return
-        if name == watch_name(session.job.uuid):
-            session.watch_limits()
-        else:
-            session.take_sample()
 
     def _remember(self, context: AgentContext, snapshot: JobSnapshot) -> None:
         assert self._session is not None

@@ -19,7 +19,7 @@ from joblens.model.errors import InputError
 from joblens.model.recipes.recipe import CheckpointStrategy, RecipePlan
 from joblens.model.values.json_text import decode_json
 from joblens.plan.workflows.plan_document import plan_from_json
-from joblens.stores.wrappers.journal_file import start_ticks
+from joblens.stores.wrappers.journal import start_ticks
 
 _CLOCK_SLACK_S = 2.0  # the machine's clock may have been set a little since its start
 

@@ -26,7 +26,7 @@ from joblens.files.private import open_plain_file
 from joblens.model.errors import InputError
 from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.values.json_text import decode_json
-from joblens.stores.wrappers.journal_file import start_ticks
+from joblens.stores.wrappers.journal import start_ticks
 
 
 def status_word(snapshot: JobSnapshot) -> str:

@@ -177,10 +177,9 @@ def _differences(again: JobAgain, store: Store, settings: Settings) -> tuple[Dif
 
 def _ran_in_now(again: JobAgain) -> Any:
     from joblens import __version__
-    from joblens.agent.provenance.command_kind import CommandKind
     from joblens.agent.provenance.parts import ProvenanceParts
     from joblens.probes.host.machine_load import read_host
-    from joblens.probes.provenance.program_files import starting_words
+    from joblens.probes.provenance.program_files import CommandKind, starting_words
 
     job = again.record.job
     shell = shell_of_workflows() if is_of_workflow(job) else "/bin/sh"

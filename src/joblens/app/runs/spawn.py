@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runs.facts import PrivateBatch, whole_batch
 from joblens.app.runs.control import wake_driver
 from joblens.app.runs.specs import stored_secrets

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runs.facts import value_of
 from joblens.agent.runtime.ownership import RunLock
 from joblens.app.wiring.drivers import is_file_store, spool_dir, store_name

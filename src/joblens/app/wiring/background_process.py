@@ -15,16 +15,15 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 import joblens
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runtime.ownership import SupervisorLock, alone
 from joblens.app.wiring.agent_context import current_user
 from joblens.app.wiring.drivers import spool_dir, state_dir, store_name
 from joblens.app.wiring.settings import load_settings
 from joblens.files.private import make_private_folder, open_with_folder
+from joblens.files.standard_streams import guard_standard_error
 from joblens.model.errors import JoblensError, SupervisorError
-from joblens.model.settings import Settings
-from joblens.model.values.store_url import has_password, without_password
-from joblens.views.text.standard_streams import guard_standard_error
+from joblens.model.settings import Settings, has_password, without_password
 from joblens.views.text.style import clean_text
 
 _FROM_PARENT = "JOBLENS_STORE_FROM_PARENT"

@@ -1,17 +1,18 @@
 """Drivers and paths: which store, sinks and clock are used, and the XDG directories of joblens."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from joblens.model.errors import InputError
-from joblens.model.settings import Settings
-from joblens.model.values.store_url import is_postgres, without_password
-from joblens.ports.store import Sink, Store
+from joblens.model.settings import is_postgres, without_password
 
 if TYPE_CHECKING:
-    from joblens.ports.store import Deliveries
+    from joblens.model.settings import Settings
+    from joblens.ports.store import Deliveries, Sink, Store
     from joblens.stores.postgres import PostgresStore
     from joblens.stores.sqlite import SqliteStore
     from joblens.stores.wrappers.journal import JournaledStore
@@ -182,19 +183,19 @@ def warn_in_python(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-def open_store_directly(settings: Settings, warn: Warn) -> "PostgresStore | SqliteStore":
+def open_store_directly(settings: Settings, warn: Warn) -> PostgresStore | SqliteStore:
     """Without a journal: what cannot be written raises StoreError."""
     return _opener(settings, warn)()
 
 
-def open_deliveries(settings: Settings, warn: Warn, answer_s: float = READER_ANSWER_S) -> "Deliveries":
+def open_deliveries(settings: Settings, warn: Warn, answer_s: float = READER_ANSWER_S) -> Deliveries:
     """The store itself: who cannot reach it gets no work from it."""
     return _opener(settings, warn, answer_s)()
 
 
 def _opener(
     settings: Settings, warn: Warn, answer_s: float = READER_ANSWER_S
-) -> "Callable[[], SqliteStore | PostgresStore]":
+) -> Callable[[], SqliteStore | PostgresStore]:
     address, level = store_address(settings), settings.job_metrics.compression_level
     if is_postgres(address):
         from joblens.stores.postgres import PostgresStore
@@ -211,7 +212,7 @@ def open_store(
     *,
     must_open: bool = False,
     answer_s: float = AGENT_ANSWER_S,
-) -> "JournaledStore":
+) -> JournaledStore:
     """For writing what jobs did: outlives a store that cannot be written, by journalling."""
     from joblens.stores.wrappers.journal import JournaledStore
 
@@ -262,7 +263,7 @@ class StoreConnection:
         """Returns None where there is no store, and makes none."""
         return self.to_read() if store_is_there(self._settings) else None
 
-    def to_write(self, *, must_open: bool = True) -> "JournaledStore":
+    def to_write(self, *, must_open: bool = True) -> JournaledStore:
         """Makes the store where there is none. Raises StoreError for one that cannot be opened, unless its
         journal will do."""
         if self.journaled is None:
@@ -272,7 +273,7 @@ class StoreConnection:
         return self.journaled
 
     @property
-    def journaled(self) -> "JournaledStore | None":
+    def journaled(self) -> JournaledStore | None:
         """The connection, if it is open and can be written."""
         from joblens.stores.wrappers.journal import JournaledStore
 
@@ -322,9 +323,7 @@ def store_for_jobs(settings: Settings, *, is_elsewhere: bool, environ: Mapping[s
     return url if has_it_anyway and not is_elsewhere else store_name(settings)
 
 
-def patient_store(
-    store: Store, tell: Callable[[str], None], timeout_s: float | None = None
-) -> "RetryingStore":
+def patient_store(store: Store, tell: Callable[[str], None], timeout_s: float | None = None) -> RetryingStore:
     """`tell` hears once of each outage. Beyond the time its error is raised."""
     from joblens.stores.wrappers.retrying import RetryingStore
 

@@ -30,7 +30,7 @@ def show(session: Session) -> None:
 
 
 def _show(session: Session, loaded: "LoadedSettings") -> None:
-    from joblens.spec.settings.settings_list import all_settings
+    from joblens.model.settings import all_settings
     from joblens.views.setup.config import render_config, setting_values
 
     values, origins = setting_values(to_builtins(loaded.settings)), dict(loaded.origins)

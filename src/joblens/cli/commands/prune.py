@@ -12,7 +12,7 @@ from joblens.model.values.units import format_bytes
 from joblens.views.text.numbers import counted
 
 if TYPE_CHECKING:
-    from joblens.app.jobs.epilog import Pruned
+    from joblens.app.jobs.retention import Pruned
 
 
 @click.command("prune", cls=GroupedCommand)
@@ -31,8 +31,8 @@ def command(session: Session, older_than: str | None, max_size: str | None, dry_
 
     Without --older-than and --max-size, applies the retention settings.
     """
-    from joblens.app.jobs.epilog import configured_bounds, prune
     from joblens.app.jobs.requests import bytes_of, seconds_of
+    from joblens.app.jobs.retention import configured_bounds, prune
     from joblens.app.wiring.drivers import SystemClock, logs_root, spool_dir, store_name
 
     now_us = SystemClock().now_us()

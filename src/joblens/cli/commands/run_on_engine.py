@@ -13,38 +13,7 @@ if TYPE_CHECKING:
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import RunOptions
 
-# Of one job there is nothing to pack, and several allocations would have nothing to do.
-_OF_SEVERAL_JOBS = ("packing", "allocations")
 _CANCEL_PATIENCE_S = 60.0
-
-
-def check_options(engine: str, given: dict[str, Any]) -> None:
-    """Raises InputError for options that mean nothing for one command, or nothing on that engine."""
-    from joblens.cli.options.request import CELERY, CLUSTERS, LOCAL, check_engine_options, refuse_spec_options
-    from joblens.cli.options.table import SLURM_OPTIONS
-
-    refuse_spec_options(given)
-    check_engine_options(engine, given)
-    for row in SLURM_OPTIONS:
-        if row.name in _OF_SEVERAL_JOBS and given[row.name] is not None:
-            raise InputError(
-                f"{row.flags[-1]} needs a workflow file", hint="a single command is one Slurm job"
-            )
-    if given["label"] and engine != CELERY:
-        raise InputError(
-            f"--label has no effect with --engine {engine}: only queue workers have labels",
-            hint=f"add --engine {CELERY}, or omit --label",
-        )
-    if engine in CLUSTERS and given["cpu_list"] is not None:
-        raise InputError(
-            f"--cpu-list selects CPUs of this machine, but the job runs on {engine}",
-            hint="use --cpus N",
-        )
-    if engine != LOCAL and given.get("no_capture"):
-        raise InputError(
-            f"--no-capture: the output of a job on {engine} is always captured",
-            hint="omit it",
-        )
 
 
 def run_options(given: dict[str, Any]) -> "RunOptions":

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from joblens.cli.commands.run_on_engine import check_options
 from joblens.cli.commands.submitted import clear_line, collecting, finish, goes_on, say, told
 from joblens.cli.context import Session
 from joblens.cli.options.common import click_options, job_options, shared_options
 from joblens.cli.options.groups import RUN_GROUPS
-from joblens.cli.options.request import CELERY, CLUSTERS, LOCAL, container_from, request_from
+from joblens.cli.options.request import CELERY, CLUSTERS, LOCAL, check_options, container_from, request_from
 from joblens.cli.options.run import only_label, take_queue_options
 from joblens.cli.options.spec import SpecCommand, with_spec
 from joblens.cli.options.table import QUEUE_OPTIONS, SPEC_OPTIONS, first_word, split_spec

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 LOCAL, CELERY, RAY, SLURM = "local", "celery", "ray", "slurm"
 CLUSTERS = (RAY, SLURM)
 _SLURM_TEXTS = ("partition", "account", "qos", "constraint")
+# One job has nothing to pack and needs one allocation.
+_OF_SEVERAL_JOBS = ("packing", "allocations")
 _OF_QUEUES = ("queue", "broker", "retry_lost")
 _SLURM_FIELDS = tuple(row.name for row in SLURM_OPTIONS)
 
@@ -69,6 +71,32 @@ def check_engine_options(engine: str, given: dict[str, Any]) -> None:
                 f"--{name} has no effect with --packing jobs, which submits one sbatch per job",
                 hint=f"choose --packing allocations, or omit --{name}",
             )
+
+
+def check_options(engine: str, given: dict[str, Any]) -> None:
+    """Raises InputError for options that mean nothing for one command, or nothing on that engine."""
+    refuse_spec_options(given)
+    check_engine_options(engine, given)
+    for row in SLURM_OPTIONS:
+        if row.name in _OF_SEVERAL_JOBS and given[row.name] is not None:
+            raise InputError(
+                f"{row.flags[-1]} needs a workflow file", hint="a single command is one Slurm job"
+            )
+    if given["label"] and engine != CELERY:
+        raise InputError(
+            f"--label has no effect with --engine {engine}: only queue workers have labels",
+            hint=f"add --engine {CELERY}, or omit --label",
+        )
+    if engine in CLUSTERS and given["cpu_list"] is not None:
+        raise InputError(
+            f"--cpu-list selects CPUs of this machine, but the job runs on {engine}",
+            hint="use --cpus N",
+        )
+    if engine != LOCAL and given.get("no_capture"):
+        raise InputError(
+            f"--no-capture: the output of a job on {engine} is always captured",
+            hint="omit it",
+        )
 
 
 def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":

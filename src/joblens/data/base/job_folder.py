@@ -12,7 +12,7 @@ from joblens.files.private import make_private_folder, open_plain_file
 from joblens.model.errors import JobIsRunning, RecipeError
 from joblens.model.recipes.recipe import RecipePlan
 from joblens.plan.workflows.plan_document import plan_from_json
-from joblens.stores.wrappers.journal_file import start_ticks
+from joblens.stores.wrappers.journal import start_ticks
 
 EVENTS = "events.jsonl"
 

@@ -33,7 +33,7 @@ from joblens.files.private import make_private_folder
 from joblens.model.errors import BadRow, JobIsRunning, JoblensError
 from joblens.model.recipes.recipe import EventType, Executor, RecipeEvent, RecipePlan, Step
 from joblens.plan.workflows.plan_document import plan_digest
-from joblens.stores.wrappers.journal_file import start_ticks
+from joblens.stores.wrappers.journal import start_ticks
 
 # Given back when the job ends: on a full disk, that it failed can still be written down.
 _RESERVE_BYTES = 64 * 1024

@@ -1,17 +1,20 @@
 """A store around another, for all that it does not do differently."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import cast
+from __future__ import annotations
 
-from joblens.model.clusters.placement import NodeCapacity
-from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
-from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck, TaggedJobs
-from joblens.model.jobs.details import Details, Provenance
-from joblens.model.jobs.job import Record, Status
-from joblens.model.jobs.sample import Sample
-from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
-from joblens.model.writes import CancelAsked
-from joblens.ports.store import Deliveries, Store
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from joblens.model.clusters.placement import NodeCapacity
+    from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
+    from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck, TaggedJobs
+    from joblens.model.jobs.details import Details, Provenance
+    from joblens.model.jobs.job import Record, Status
+    from joblens.model.jobs.sample import Sample
+    from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
+    from joblens.model.writes import CancelAsked
+    from joblens.ports.store import Deliveries, Store
 
 
 class StoreWrapper:
@@ -28,6 +31,9 @@ class StoreWrapper:
 
     def find(self, ident: str) -> Record:
         return self._reading().find(ident)
+
+    def number_of(self, uuid: str) -> int:
+        return self._reading().number_of(uuid)
 
     def records(self, query: HistoryQuery) -> Iterator[Record]:
         return self._reading().records(query)

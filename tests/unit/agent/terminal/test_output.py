@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.terminal import output
-from joblens.agent.terminal.output import CappedFile, OutputFiles
+from joblens.agent.terminal import streams
+from joblens.agent.terminal.streams import CappedFile, OutputFiles
 
 KIB = 1024
 BOUND = 256 * KIB
@@ -61,7 +61,7 @@ def test_trimmed_or_not_the_kept_part_is_the_same(tmp_path: Path) -> None:
 def test_a_file_system_without_holes_is_cut_at_the_end(
     capped: CappedFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "_punch_hole", lambda path, offset, length: False)
+    monkeypatch.setattr(streams, "_punch_hole", lambda path, offset, length: False)
     write(capped, b"x" * 10 * BOUND)
     capped.trim()
     capped.finish()

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from joblens.agent.containers.protocol import with_whole_paths
-from joblens.app.jobs.container_requests import client_env, container_of
-from joblens.app.jobs.requests import Request, check_request
+from joblens.app.jobs.requests import Request, check_request, client_env, container_of
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Accounting, ContainerJob
 from tests.conftest import RunJoblens
