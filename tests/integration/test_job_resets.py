@@ -138,7 +138,7 @@ def test_other_names_are_the_same_commands(desk: WorkflowDesk) -> None:
 def test_cancel_of_workflows_means_no_job(desk: WorkflowDesk) -> None:
     process = desk.start("run", desk.write(CHAIN.replace("test -e fixed", "sleep 60")))
     desk.wait_for_line("ran", "c")
-    assert "say which" in desk.call("cancel", "1", code=2).stderr
+    assert "write job:1 or workflow:1" in desk.call("cancel", "1", code=2).stderr
     assert desk.call("workflows", "cancel", "1", code=0).stdout.startswith("1.1  stopped")
     process.communicate(timeout=30)
 

@@ -146,7 +146,7 @@ def make_output_folder(options: RunOptions) -> None:
     try:
         make_private_folder(_output_folder(options))
     except OSError as error:
-        raise _unusable(options, f"cannot be made: {error.strerror}") from error
+        raise _unusable(options, f"cannot be created: {error.strerror}") from error
 
 
 def check_folders(options: RunOptions) -> None:

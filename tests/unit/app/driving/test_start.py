@@ -120,7 +120,7 @@ def test_an_output_folder_that_cannot_be_made_is_refused(
     Path("file").write_text("")
     words = [command[0], "-o", "file/output", *command[1:]]
     assert main(words) == 2
-    assert "cannot be made" in capsys.readouterr().err
+    assert "cannot be created" in capsys.readouterr().err
     assert (started, len(created())) == ([], 1)
 
 
