@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.queue.leases import renew_every_s
 from joblens.agent.queue.lost_workers import look_every_s
+from joblens.engine.life.held_claim import renew_every_s
 from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.errors import StoreError
 from joblens.model.jobs.details import Details

@@ -11,3 +11,7 @@ class Clock(Protocol):
     def mono_ns(self) -> int:
         """Never jumps; durations are differences of it."""
         ...
+
+    def boot_ns(self) -> int:
+        """Like `mono_ns`, and also counts while the machine is suspended, as leases do."""
+        ...

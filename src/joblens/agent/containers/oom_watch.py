@@ -7,9 +7,10 @@ from joblens.probes.cgroup.counters import parse_memory_events
 
 
 class OomWatch:
-    """Records an out-of-memory kill when it happens. An engine that uses systemd for its groups loses
-    them with the last process, often before the counters can be read. Poll `fd` for POLLPRI: the kernel marks it when a
-    counter of the group changes. -1: nothing to wait for."""
+    """Records an out-of-memory kill when it happens.
+
+    An engine that uses systemd for its groups loses them with the last process, often before the counters can
+    be read. Poll `fd` for POLLPRI: the kernel marks it when a counter changes. -1: nothing to wait for."""
 
     def __init__(self, groups: Mapping[str, str]) -> None:
         self.has_killed = False

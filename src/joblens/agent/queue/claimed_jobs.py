@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -15,12 +15,14 @@ from msgspec.structs import replace
 from joblens.agent.attempts.preparation import RUN_ATTEMPT_VARIABLES, PreparedAttempt, device_env
 from joblens.agent.provenance.programs import Programs
 from joblens.agent.runtime.output_folders import claim_for_run
+from joblens.engine.life.worker_capacity import Demand
 from joblens.files.private import make_private_folder
 from joblens.model.clusters.allocation import may_start_tasks
 from joblens.model.delivery import Claim, Order, WorkerInfo
 from joblens.model.errors import LaunchError
 from joblens.model.jobs.job import Accounting, Job, Placement, Record, Requirements
 from joblens.model.tool import container_in_folder
+from joblens.ports.clock import Clock
 
 ATTEMPT_VARIABLE = "JOBLENS_ATTEMPT"
 WORK = "work"  # name of a job's own folder
@@ -41,6 +43,10 @@ class ClaimedJob(Struct, frozen=True):
     @property
     def uuid(self) -> str:
         return self.claim.job.uuid
+
+    @property
+    def demand(self) -> Demand:
+        return Demand(self.claim.job.requirements, self.weight, self.is_plain)
 
     @property
     def prints_elsewhere(self) -> bool:
@@ -70,12 +76,14 @@ class ClaimedJobs:
         *,
         has_few: bool = False,
         ends_at_s: float | None = None,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`elsewhere`: folders that cannot be seen from this machine, and what is used here instead.
         `has_few`: jobs, so that starting one may take a little longer. `ends_at_s`: by the monotonic clock,
         when the worker's own time is up."""
         self._has_few = has_few
         self._ends_at_s = ends_at_s
+        self._now_s = now_s
         self._is_in_slurm = "SLURM_JOB_ID" in os.environ
         self._logs_dir = logs_dir
         self._elsewhere = elsewhere
@@ -133,7 +141,7 @@ class ClaimedJobs:
         asked = job.requirements
         if self._ends_at_s is None or asked.timeout_s is None or not job.enforce:
             return job
-        left_s = max(1.0, self._ends_at_s - time.monotonic())
+        left_s = max(1.0, self._ends_at_s - self._now_s())
         if asked.timeout_s <= left_s:
             return job
         return replace(job, requirements=replace(asked, timeout_s=left_s))
@@ -227,16 +235,17 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None  # to share out; None: not counted
     gpus: tuple[str, ...] | None = None  # to give by name; None: not counted
     ends_at_s: float | None = None  # by the monotonic clock: nothing is begun that would not be done by then
-    ends_wait_s: float = 0.0  # before it is written how a job has ended: somebody may be ending this place
+    streams_output: bool = False  # of jobs whose folder is not on this machine, while they run
     elsewhere: Mapping[str, str] = field(default_factory=dict)  # folders that are not here -> what is instead
 
-    def maker(self) -> ClaimedJobs:
+    def maker(self, clock: Clock) -> ClaimedJobs:
         return ClaimedJobs(
             self.logs_dir,
             self.accounting,
             self.elsewhere,
             has_few=bool(self.tickets),
             ends_at_s=self.ends_at_s,
+            now_s=lambda: clock.mono_ns() / 1e9,
         )
 
 
@@ -249,11 +258,11 @@ class WorkerView:
     def is_known(self) -> None:
         """The store has it among the workers."""
 
-    def began(self, held: ClaimedJob) -> None:
+    def starting(self, held: ClaimedJob) -> None:
         pass
 
     def has_run(self, uuid: str, seconds: float | None) -> None:
-        """Its place is free; its outcome is not in the store yet."""
+        """Its capacity is free; its outcome is not in the store yet."""
 
     def ended(self, record: Record, claim: Claim) -> None:
         """Its outcome is in the store."""

@@ -5,9 +5,7 @@ removed first.
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from queue import SimpleQueue
 from typing import TypeGuard
 
@@ -16,14 +14,14 @@ from msgspec import Struct
 from joblens.agent.containers.job import start_removal
 from joblens.agent.containers.protocol import note_path, read_note
 from joblens.agent.measuring.accounting import end_marked
-from joblens.agent.queue.leases import Keeper, TicketKeeping
 from joblens.agent.queue.store_client import AsyncStoreClient, StoreWatch
 from joblens.agent.recovery.settlement import standing_groups
 from joblens.agent.runtime.loop import Loop
 from joblens.agent.runtime.ownership import is_gone, is_here, is_within_reach
-from joblens.model.delivery import Claim, Holding, WorkerInfo
+from joblens.model.delivery import Holding, WorkerInfo
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Attempt, Owner, Status
+from joblens.ports.clock import Clock
 from joblens.ports.store import Deliveries
 from joblens.probes.host.machine_load import HostFacts
 
@@ -129,42 +127,6 @@ class Leftovers:
             self._loop.call(then)
 
 
-class ClearedClaims:
-    """On the loop."""
-
-    def __init__(
-        self, leftovers: Leftovers, keeping: TicketKeeping, then: Callable[[Claim, float], None]
-    ) -> None:
-        self._leftovers = leftovers
-        self._keeping = keeping
-        self._then = then
-        self._claims: dict[str, Claim] = {}
-
-    def __len__(self) -> int:
-        return len(self._claims)
-
-    def __contains__(self, uuid: str) -> bool:
-        return uuid in self._claims
-
-    def clear(self, claim: Claim, asked_at_s: float) -> None:
-        uuid = claim.job.uuid
-        self._claims[uuid] = claim
-        self._keeping.hold(claim, asked_at_s)
-        self._leftovers.take_away(uuid, claim.lost_attempt, partial(self._has_cleared, claim, asked_at_s))
-
-    def _has_cleared(self, claim: Claim, asked_at_s: float) -> None:
-        if self._claims.get(claim.job.uuid) is claim:  # else it was let go of meanwhile
-            del self._claims[claim.job.uuid]
-            self._then(claim, asked_at_s)
-
-    def give_back(self, uuid: str) -> None:
-        self._keeping.give_back({uuid: self._claims.pop(uuid).fence})
-
-    def give_back_all(self) -> None:
-        self._keeping.give_back({uuid: claim.fence for uuid, claim in self._claims.items()})
-        self._claims.clear()
-
-
 _LOOKS_A_LEASE = 6
 _LEAST_S, _MOST_S = 0.5, 5.0
 _LEAST_LOOKS_A_LEASE = 3  # with fewer, who looks could not tell that the store was there all the time
@@ -188,42 +150,47 @@ class Journals:
         return True
 
 
-class _Found(Struct):
-    """What a look has brought."""
+class Found(Struct):
+    """Result of a look at the holdings: claims of this worker, and what became of those of lost ones."""
 
+    own: dict[str, int] = {}
     queued: int = 0
     lost: int = 0
     workers: set[str] = set()
-    strays: int = 0
     is_more_to_come: bool = False  # leases ran out that cannot be judged yet
 
 
 class LostWorkers:
-    """Timed, on the loop; looks on the desk's thread."""
+    """loop.Timed. Looks at the holdings on the thread of the store client."""
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
         info: WorkerInfo,
         host: HostFacts,
-        desk: AsyncStoreClient,
-        keeping: TicketKeeping,
-        keeper: Keeper,
+        client: AsyncStoreClient,
         watch: StoreWatch,
         leftovers: Leftovers,
         journals: Journals,
+        clock: Clock,
         *,
         lease_s: float,
+        workers: Callable[[], int],
+        notify_after: Callable[[Collection[str], Deliveries], bool],
+        report: Callable[[Found], None],
     ) -> None:
+        """`workers`: how many there are. `notify_after`: after the end of jobs, on the client's thread."""
         self._info = info
         self._me = info.name
         self._host = host
-        self._desk = desk
-        self._keeping = keeping
-        self._keeper = keeper
+        self._client = client
         self._watch = watch
         self._lease_s = lease_s
         self._leftovers = leftovers
         self._journals = journals
+        self._clock = clock
+        self._workers = workers
+        self._notify_after = notify_after
+        self._report = report
         self.is_looking = False
         self._next_look_s = 0.0
         self.is_more_to_come = False
@@ -232,17 +199,16 @@ class LostWorkers:
         return self._next_look_s
 
     def wake(self) -> None:
-        pause_s = look_every_s(self._lease_s, self._keeping.workers)
-        self._next_look_s = time.monotonic() + pause_s
+        pause_s = look_every_s(self._lease_s, self._workers())
+        self._next_look_s = self._clock.mono_ns() / 1e9 + pause_s
         if not self.is_looking:
             self.is_looking = True
-            self._desk.ask(self._look, self._has_looked, self._could_not_look)
+            self._client.ask(self._look, self._has_looked, self._could_not_look)
 
-    def _look(self, deliveries: Deliveries) -> _Found:
-        found = _Found(workers=set())
+    def _look(self, deliveries: Deliveries) -> Found:
         holdings = self._holdings(deliveries)
+        found = Found({one.uuid: one.fence for one in holdings if one.worker == self._me}, workers=set())
         self._journals.bring_in_own()  # now that the store answers
-        found.strays = self._keeping.return_strays(holdings, deliveries)
         others = [one for one in holdings if one.worker != self._me]
         if not others:
             return found
@@ -263,7 +229,7 @@ class LostWorkers:
         return holdings
 
     def _take_back(
-        self, others: Sequence[Holding], dead: frozenset[str], deliveries: Deliveries, found: _Found
+        self, others: Sequence[Holding], dead: frozenset[str], deliveries: Deliveries, found: Found
     ) -> None:
         for holding in others:
             if is_lost(holding, dead, may_judge=self._watch.may_judge):
@@ -272,7 +238,7 @@ class LostWorkers:
             elif holding.expired_us > 0:
                 found.is_more_to_come = True
 
-    def _take_one_back(self, holding: Holding, deliveries: Deliveries, found: _Found) -> None:
+    def _take_one_back(self, holding: Holding, deliveries: Deliveries, found: Found) -> None:
         self._leftovers.take_away(holding.uuid, holding.attempt)
         status = deliveries.take_back(holding.uuid, holding.fence)
         if status is None:
@@ -282,19 +248,12 @@ class LostWorkers:
             found.queued += 1
         elif status.is_final:
             found.lost += status is Status.LOST
-            self._keeping.release_after({holding.uuid}, deliveries)
+            self._notify_after({holding.uuid}, deliveries)
 
-    def _has_looked(self, found: _Found) -> None:
+    def _has_looked(self, found: Found) -> None:
         self.is_looking = False
         self.is_more_to_come = found.is_more_to_come
-        if found.workers:
-            names = ", ".join(sorted(found.workers))
-            ended = f", {found.lost} ended as lost" if found.lost else ""
-            self._keeper.note(f"worker {names} is gone: {found.queued} of its jobs queued again{ended}")
-        if found.strays:
-            self._keeper.note(f"{found.strays} of its own that it did not know of given back to the store")
-        if found.queued or found.strays:
-            self._keeper.look_now()
+        self._report(found)
 
     def _could_not_look(self) -> None:
         self.is_looking = False

@@ -16,11 +16,6 @@ _LONGEST_GAP = 0.5  # of a lease
 _GAP_LOOKS = 1.5  # at least so many times the pause between two looks
 
 
-def lease_now_s() -> float:
-    """A clock that goes on while the machine sleeps, as leases do."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 class StoreWatch:
     """Whether whoever lives has had the chance to renew its leases. Told by the store's own clock at every
     look: where much of a lease lies between two looks, the store hung, or this process did, or the machine

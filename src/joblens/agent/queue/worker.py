@@ -1,24 +1,22 @@
-"""A worker: takes tickets from the store, runs their jobs, and tells the store that it is alive.
+"""Queue worker: claims jobs from the store, runs them, and renews their leases.
 
-A message of a broker only says that there may be something to claim; whether there is, the store decides.
-Everything here happens on the loop but `take`, `broker_is_there` and `broker_is_away`. The store is asked on
-a thread of its own (`agent.ticket_desk`), the slots have theirs (`agent.run_slots`)."""
+`engine.life.claims` decides; this carries its commands out and feeds it with events. A message of the broker
+only announces that there may be something to claim. Everything here happens on the loop, except where it says
+otherwise; the store is asked on a thread of its own (`store_client`), the hosts of jobs have theirs."""
 
-import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
 from joblens.agent.measuring.outcome import not_started
-from joblens.agent.queue.capacity import WorkerCapacity, WorkerHosts
+from joblens.agent.queue.claim_store import ClaimStore
 from joblens.agent.queue.claimed_jobs import ClaimedJob, Fences, WorkerPlan, WorkerView
-from joblens.agent.queue.claims import BrokerPresence, Claimed, Claiming, TicketSearch
-from joblens.agent.queue.leases import TicketKeeping
-from joblens.agent.queue.lost_workers import ClearedClaims, Journals, Leftovers, LostWorkers, look_every_s
+from joblens.agent.queue.hosts import WorkerHosts
+from joblens.agent.queue.lost_workers import Found, Journals, Leftovers, LostWorkers, look_every_s
 from joblens.agent.queue.outcomes import (
-    OutcomeDelay,
     cancelled_before_start,
     count_of_jobs,
     ended_with_place,
@@ -28,12 +26,18 @@ from joblens.agent.queue.outcomes import (
 )
 from joblens.agent.queue.store_client import AsyncStoreClient, StoreWatch
 from joblens.agent.queue.worker_actions import ServedRuns
+from joblens.agent.queue.write_filter import ClaimWriteFilter
 from joblens.agent.runtime.loop import Timed
 from joblens.agent.session.context import AgentContext
+from joblens.engine.life import claim_events as on
+from joblens.engine.life.claim_search import SearchPlan
+from joblens.engine.life.claims import Claims
+from joblens.engine.life.held_claim import Phase
+from joblens.engine.life.worker_capacity import WorkerCapacity
 from joblens.model.clusters.placement import PlaceEnding
 from joblens.model.delivery import Claim
 from joblens.model.errors import JoblensError, LaunchError
-from joblens.model.jobs.job import Attempt, Job, Outcome, Record, Status
+from joblens.model.jobs.job import Job, Outcome, Record, Status
 from joblens.model.redaction.secrets import SecretValues
 from joblens.model.writes import JobEnded
 from joblens.ports.store import Deliveries
@@ -41,448 +45,433 @@ from joblens.ports.workers import Notifier
 
 
 class QueueWorker:
-    """ports.bell.MessageHandler, Seeker of tickets, and RunReports for those who carry out its jobs."""
+    """ports.workers.MessageHandler, loop.Timed, and RunReports of the hosts."""
 
-    def __init__(  # noqa: PLR0913 - what it stands on and whom it asks
+    def __init__(  # noqa: PLR0913 - its parts
         self,
         plan: WorkerPlan,
         context: AgentContext,
         deliveries: Deliveries,
         claimed: dict[str, ClaimedJob],
         fences: Fences,
+        writes: ClaimWriteFilter,
         *,
-        bell: Notifier | None = None,
+        notifier: Notifier | None = None,
         view: WorkerView | None = None,
         may_leave: Callable[[], bool] = lambda: True,
         journals: Journals | None = None,
     ) -> None:
-        """`claimed` is shared with whoever completes records, `fences` stamps what is written. `context` puts
-        jobs on a leash. `may_leave` is asked when it was idle for long enough."""
+        """`claimed` is shared with `WorkedOutcomes`, `writes` is the write filter of the context's recorder.
+        `may_leave` is asked when the worker was idle for long enough."""
         self._plan = plan
         self._context = context
-        self._view = view or WorkerView()
-        self._fences = fences
-        self._may_leave = may_leave
         self._claimed = claimed
-        self._maker = plan.maker()
-        self._places = WorkerCapacity(
-            plan.info.concurrency, memory_bytes=plan.memory_bytes, gpus=plan.gpus, ends_at_s=plan.ends_at_s
-        )
-        every_s = look_every_s(plan.lease_s)
-        watch = StoreWatch(plan.lease_s, every_s)
-        self._desk = AsyncStoreClient(deliveries, context.loop, self._view.note, watch)
-        self._keeping = TicketKeeping(
-            plan.info, plan.lease_s, self._desk, context, self, bell, plan.ends_wait_s
-        )
-        self._ends = (
-            OutcomeDelay(plan.ends_wait_s, context.recorder, context.loop) if plan.ends_wait_s else None
-        )
+        self._fences = fences
+        self._writes = writes
+        self._view = view or WorkerView()
+        self._may_leave = may_leave
+        self._maker = plan.maker(context.clock)
+        self._claims = self._new_claims()
+        watch = StoreWatch(plan.lease_s, look_every_s(plan.lease_s))
+        self._client = AsyncStoreClient(deliveries, context.loop, self._view.note, watch)
         self._leftovers = Leftovers(context.spool_dir, context.host, context.loop)
-        self._clearing = ClearedClaims(self._leftovers, self._keeping, self._has_cleared)
-        self._others = LostWorkers(
+        self._store = ClaimStore(plan, context, self._maker, self._leftovers, notifier, self._view.note)
+        self._lost_workers = LostWorkers(
             plan.info,
             context.host,
-            self._desk,
-            self._keeping,
-            self,
+            self._client,
             watch,
             self._leftovers,
             journals or Journals(),
+            context.clock,
             lease_s=plan.lease_s,
+            workers=lambda: self._claims.workers,
+            notify_after=self._store.notify_after,
+            report=self._on_found,
         )
         self._hosts = WorkerHosts(plan, context, self)
         self._served = ServedRuns(
-            plan.info.name, context, self._maker, start=self._hosts.start_beside, is_ready=self._fill
+            plan.info.name, context, self._maker, start=self._hosts.start_beside, report=self._on_service
         )
-        self._broker = BrokerPresence(self._view.note)
-        claiming = Claiming(plan, self._keeping, self._maker, self._leftovers)
-        self._search = TicketSearch(
-            plan, self._desk, claiming, self._places, self._broker, context.loop, self, claimed
-        )
-        self._heard = self._search.heard
-        for uuid in plan.tickets:
-            self._heard.put(uuid, lambda: None)
-        self._is_called = False
-        self._waiting: deque[ClaimedJob] = deque()  # claimed, and no place is free
-        self._running: dict[str, ClaimedJob] = {}
-        self._began_us: dict[str, int] = {}  # when those that run began
-        self._unwanted: set[str] = set()  # running jobs that are somebody else's now
-        self._forgone: set[str] = set()  # jobs that are given back should they be claimed
-        self._is_ending = self._is_giving_back = False
+        self._events: deque[on.Event] = deque()
+        self._is_handling = False
+        self._inbox: deque[on.Event] = deque()  # from other threads
+        self._is_inbox_called = False
+        self._returns: dict[str, on.Return] = {}
+        self._has_lost_broker = False
+        self._is_poll_asked = False
+        self._is_known = False
+        self._is_evicting = False
         self._ended_by: tuple[PlaceEnding, dict[str, Job]] | None = None  # with the allocation
+        self._commands: dict[type, Callable[[Any], None]] = {
+            on.AskFor: self._ask_for,
+            on.Ack: lambda command: command.message.ack(),
+            on.LetGo: lambda command: self._view.let_go(command.uuids),
+            on.CleanUp: self._clean_up,
+            on.Prepare: self._prepare,
+            on.Serve: lambda command: self._served.serve(command.claim.ticket.order),
+            on.Start: self._start,
+            on.Kill: lambda command: self._hosts.end(command.uuid, at_once=command.at_once),
+            on.RecordCancelled: self._record_cancelled,
+            on.Suppress: lambda command: self._writes.suppress(command.uuid),
+            on.Return: self._return,
+            on.Renew: self._renew,
+            on.Confirm: self._confirm,
+            on.ReportLost: self._report_lost,
+            on.ReportStrays: self._report_strays,
+            on.Release: self._release,
+        }
+        for uuid in plan.tickets:
+            self.take(uuid, lambda: None)
 
-    # ---- the whole -----------------------------------------------------------------------------------
+    def _new_claims(self) -> Claims:
+        plan, clock = self._plan, self._context.clock
+        ends_at_s = plan.ends_at_s
+        if ends_at_s is not None:  # it is by the monotonic clock
+            ends_at_s += (clock.boot_ns() - clock.mono_ns()) / 1e9
+        capacity = WorkerCapacity(
+            plan.info.concurrency, memory_bytes=plan.memory_bytes, gpus=plan.gpus, ends_at_s=ends_at_s
+        )
+        search = SearchPlan(plan.poll_s, plan.lease_s, plan.takes_any)
+        return Claims(capacity, search, self._now_s(), confirm_after_s=self._writes.delay_s)
+
+    def _now_s(self) -> float:
+        """The lease clock, which also counts while the machine is suspended."""
+        return self._context.clock.boot_ns() / 1e9
+
+    def _mono_s(self) -> float:
+        return self._context.clock.mono_ns() / 1e9
+
+    # ---- life ------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Until it has been idle for long enough, or was asked to end and its jobs have ended."""
         context = self._context
-        self._desk.start()
-        everyone: list[Timed] = [self, self._keeping, self._others, self._served]
-        if self._ends is not None:
-            everyone.append(self._ends)
-        for timed in everyone:
-            context.loop.add_timed(timed)
+        self._client.start()
+        timed: list[Timed] = [self, self._lost_workers, self._served]
+        for one in timed:
+            context.loop.add_timed(one)
         self._hosts.begin_samples()
-        self._search.begin()
+        self._claims.restart_idle_time(self._now_s())
         try:
             context.loop.run_until(self._is_done)
         finally:
-            for timed in everyone:
-                context.loop.remove_timed(timed)
+            for one in timed:
+                context.loop.remove_timed(one)
             self._hosts.end_samples()
-            if self._ends is not None:
-                self._ends.open()
+            self._writes.open()
             self._leave()
 
     def _leave(self) -> None:
-        """Nothing runs any more, unless this process cannot go on: then others are to run it."""
-        for uuid in list(self._running):
-            self._context.recorder.muted.add(uuid)
-            self._unwanted.add(uuid)
-        self._clearing.give_back_all()
-        unbegun = {held.uuid for held in self._waiting}
-        left = dict(self._keeping.held) if self._running or self._waiting else {}
+        """Returns the claims of jobs that still run, if this process cannot continue."""
+        for command in self._claims.handle([on.Abandon()], self._now_s()):
+            if isinstance(command, on.Suppress | on.Return):
+                self._commands[type(command)](command)
         self._hosts.close()
-        still = [held for uuid, held in self._claimed.items() if uuid in left]
-        self._keeping.give_back(
-            {held.uuid: left[held.uuid] for held in still},
-            [held.uuid for held in still if held.uuid not in unbegun and must_not_run_twice(held.claim)],
-        )
-        self._keeping.say_goodbye()
-        self._desk.close()
+        self._flush_returns()
+        name = self._plan.info.name
+        self._client.ask(lambda deliveries: deliveries.forget_worker(name), lambda _: None)
+        self._client.close()
 
     def _is_done(self) -> bool:
-        if self._running or self._waiting or self._clearing or self._claimed or self._search.is_asking:
+        claims, idle_s, now_s = self._claims, self._plan.idle_s, self._now_s()
+        if claims.is_active:
             return False
-        if self._is_giving_back:
-            return self._served.leave()  # what is not in the store yet is in the journal
-        if self._keeping.held:
+        if self._is_evicting or (claims.is_draining and not claims):
+            return self._served.leave()  # outcomes that are not in the store are in the journal
+        if claims.is_draining or idle_s is None or self._is_poll_asked or self._inbox:
             return False
-        if self._is_ending:
-            return self._served.leave()
-        idle_s = self._plan.idle_s
-        if idle_s is None or self._heard or self._heard.are_left or not self._search.next_look_s:
+        if self._leftovers.is_busy or self._lost_workers.is_looking:
             return False
-        if (
-            self._leftovers.is_busy
-            or self._others.is_looking
-            or (self._others.is_more_to_come and not self._plan.is_hired)
-        ):
+        if self._lost_workers.is_more_to_come and not self._plan.is_hired:
             return False
-        if time.monotonic() - self._search.idle_since_s <= idle_s or not self._served.leave():
+        if not claims.is_idle(idle_s, now_s) or not self._served.leave():
             return False
-        self._search.idle_since_s = time.monotonic()
+        claims.restart_idle_time(now_s)
         return self._may_leave()
 
     def next_wake_s(self) -> float | None:
-        return None if self._is_ending else self._search.next_look_s
+        if self._is_poll_asked:
+            return 0.0
+        due_s, now_s = self._claims.next_wake_s(), self._now_s()
+        outcome_due_s = self._writes.next_due_s()
+        wakes = [] if outcome_due_s is None else [outcome_due_s]
+        if due_s is not None:
+            wakes.append(0.0 if due_s <= now_s else self._mono_s() + due_s - now_s)
+        return min(wakes, default=None)
 
     def wake(self) -> None:
-        self._search.wake()
+        due_s = self._writes.next_due_s()
+        if due_s is not None and due_s <= self._mono_s():
+            self._context.recorder.put([])
+        is_poll_asked, self._is_poll_asked = self._is_poll_asked, False
+        self._post(*([on.PollAsked()] if is_poll_asked else []))
 
     def look_now(self) -> None:
-        """Somebody says that there is work. From a signal handler, too."""
-        self._search.look_now()
+        """There may be new jobs in the store. From a signal handler, too."""
+        self._is_poll_asked = True
 
     def end(self) -> None:
-        """The first time: takes nothing more and finishes what runs. Then: ends that, for others to take."""
-        if not self._is_ending:
-            self._is_ending = True
-            self._view.let_go(self._heard.clear())
-            self._clearing.give_back_all()
-            self._give_back([self._waiting.popleft() for _ in range(len(self._waiting))])
-            if self._running:
-                self._view.note(f"takes nothing more, finishes {count_of_jobs(len(self._running))}")
-        elif not self._is_giving_back:
-            self._is_giving_back = True
-            self._view.note(f"ends {count_of_jobs(len(self._running))} and gives them back")
-            for uuid in list(self._running):
-                self.drop(uuid)
+        """The first time: takes nothing more and finishes running jobs. Then: kills and returns them."""
+        running = self._claims.count(Phase.RUNNING)
+        if not self.is_ending:
+            self._post(on.Drain())
+            if running:
+                self._view.note(f"takes nothing more, finishes {count_of_jobs(running)}")
+        elif not self._is_evicting:
+            self._is_evicting = True
+            self._view.note(f"ends {count_of_jobs(running)} and gives them back")
+            self._post(on.Evict())
 
     @property
     def is_ending(self) -> bool:
-        return self._is_ending
+        return self._claims.is_draining
 
     @property
     def has_jobs(self) -> bool:
-        return bool(self._claimed or self._keeping.settling)
+        return bool(self._claims)
 
-    def hold_ends(self) -> None:
-        """Takes nothing more, and writes no end before it knows why its allocation ends (`give_up_place`)."""
-        if not self._is_ending:
+    def hold_outcomes(self) -> None:
+        """Takes nothing more, and writes no outcome before it knows why its allocation ends."""
+        if not self.is_ending:
             self.end()
-        if self._ends is not None:
-            self._ends.freeze()
+        self._writes.freeze()
 
-    def give_up_place(self, ending: PlaceEnding | None = None) -> None:
-        """The allocation ends, and Slurm may have signalled the jobs before this worker: an end that is not
-        written yet was not the job's own. Jobs end as `ending` says; those that may run again elsewhere are
-        given back, as are all without an `ending`."""
-        final = self._ending_with_place(ending) if ending is not None else {}
-        if not self._is_ending:
+    def release_allocation(self, ending: PlaceEnding | None = None) -> None:
+        """The allocation ends, and Slurm may have signalled the jobs before this worker: an outcome that is
+        not written yet was not the job's own. Jobs end as `ending` says; those that may run again elsewhere
+        are returned, as are all without an `ending`."""
+        final = self._ending_with_allocation(ending) if ending is not None else {}
+        if not self.is_ending:
             self.end()
         if ending is not None and final:
             self._ended_by = (ending, final)
-            for uuid in final.keys() & self._running.keys():
-                self._end_job(uuid, at_once=False)
-        if not final or not final.keys() >= self._claimed.keys():
-            self._give_back_all(final)
-        if self._ends is not None:  # after those that go back were taken out
-            self._ends.release(partial(self._with_place, ending, final) if ending is not None else None)
+            self._post(on.StopAsked(frozenset(final)))
+        unended = {held.uuid for held in self._claims.in_phase(Phase.RUNNING, Phase.ENDED)}
+        if not final or not unended <= final.keys():
+            self._evict(frozenset(final))
+        if self._writes.delay_s:  # after the returned jobs were discarded
+            self._writes.release(partial(self._outcome_with, ending, final) if ending is not None else None)
+            self._context.recorder.put([])
 
-    def _ending_with_place(self, ending: PlaceEnding) -> dict[str, Job]:
+    def _ending_with_allocation(self, ending: PlaceEnding) -> dict[str, Job]:
         """A job with an allocation of its own had all of its time; of a shared one it had what was left."""
-        claims = {uuid: held.claim for uuid, held in self._claimed.items()}
-        claims |= self._keeping.settling  # they may just have ended by the same signal
         now_us = self._context.clock.now_us()
+        phases = (Phase.WAITING, Phase.RUNNING, Phase.ENDED, Phase.RECORDED)
         return {
-            uuid: claim.job
-            for uuid, claim in claims.items()
+            held.uuid: held.claim.job
+            for held in self._claims.in_phase(*phases)
             if ending.status is not Status.TIMEOUT
             or self._plan.tickets
-            or would_be_lost(self._plan, claim, self._began_us.get(uuid), now_us)
+            or would_be_lost(self._plan, held.claim, held.began_us, now_us)
         }
 
-    def _with_place(
+    def _outcome_with(
         self, ending: PlaceEnding, final: Mapping[str, Job], uuid: str, outcome: Outcome
     ) -> Outcome:
         return ended_with_place(final[uuid], outcome, ending) if uuid in final else outcome
 
-    def _give_back_all(self, but: Collection[str]) -> None:
-        if not self._is_giving_back:
-            self._is_giving_back = not but
-            going = [uuid for uuid in self._running if uuid not in but]
-            self._view.note(f"ends {count_of_jobs(len(going))} and gives them back")
-            for uuid in going:
-                self.drop(uuid)
-        over = self._claimed.keys() - self._running.keys() - set(but) if self._ends is not None else ()
-        for uuid in over:
-            self._context.recorder.muted.add(uuid)
-            self._unwanted.add(uuid)
-        for uuid in self._ends.catch(but) if self._ends is not None else ():
-            ended = self._keeping.forget_end(uuid)
-            if ended is not None:
-                self._context.recorder.muted.add(uuid)
-                self._return(ended[1], ended[0].attempt)
+    def _evict(self, keep: frozenset[str]) -> None:
+        if not self._is_evicting:
+            self._is_evicting = not keep
+            running = [one for one in self._claims.in_phase(Phase.RUNNING) if one.uuid not in keep]
+            self._view.note(f"ends {count_of_jobs(len(running))} and gives them back")
+        discarded = self._writes.discard_pending(keep)
+        self._post(on.Evict(keep, bool(self._writes.delay_s), discarded))
 
-    # ---- messages ------------------------------------------------------------------------------------
+    # ---- from other threads ----------------------------------------------------------------------------
+
+    def post_soon(self, event: on.Event) -> None:
+        """From any thread."""
+        self._inbox.append(event)
+        if not self._is_inbox_called:
+            self._is_inbox_called = True
+            self._context.loop.call(self._drain_inbox)
+
+    def _drain_inbox(self) -> None:
+        self._is_inbox_called = False
+        events = [self._inbox.popleft() for _ in range(len(self._inbox))]
+        self._post(*events)
 
     def take(self, uuid: str, settled: Callable[[], None]) -> None:
-        """On the thread that hears."""
-        self._heard.put(uuid, settled)
-        if not self._is_called:
-            self._is_called = True
-            self._context.loop.call(self._claim_called)
+        """On the consumer's thread."""
+        self.post_soon(on.Announced(on.Message(uuid, settled)))
 
     def broker_is_there(self) -> None:
-        """On the thread that hears."""
-        self._broker.comes()
+        """On the consumer's thread."""
+        self.post_soon(on.BrokerChanged(is_connected=True))
+        if self._has_lost_broker:
+            self._has_lost_broker = False
+            self._view.note("the broker is back")
 
     def broker_is_away(self, why: str) -> None:
-        """On the thread that hears. The store alone has to do for now."""
-        self._broker.goes(why)
-        self._context.loop.call(self.look_now)
+        """On the consumer's thread. The store alone has to do for now."""
+        self.post_soon(on.BrokerChanged(is_connected=False))
+        self._has_lost_broker = True
+        self._view.note(f"the broker is away: {why.rstrip('.')}; looks into the store every second")
 
-    def _claim_called(self) -> None:
-        self._is_called = False
-        self._search.claim_next()
+    def discard_outcome(self, uuid: str) -> None:
+        """Returns the job once it is over, and writes nothing of its end; not a job that must not run twice.
+        From any thread, before the outcome is written."""
+        held = self._claimed.get(uuid)
+        if held is not None and not must_not_run_twice(held.claim):
+            self._writes.suppress(uuid)
+            self.post_soon(on.OutcomeDiscarded(uuid))
 
-    def unplaced(self) -> int | None:
-        return None if self._is_ending else len(self._waiting) + len(self._clearing)
+    # ---- events and commands ---------------------------------------------------------------------------
 
-    def is_busy(self) -> bool:
-        return bool(self._running or self._waiting)
+    def _post(self, *events: on.Event) -> None:
+        """Events that come while commands are carried out are handled afterwards."""
+        self._events.extend(events)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while True:
+                batch = [self._events.popleft() for _ in range(len(self._events))]
+                for command in self._claims.handle(batch, self._now_s()):
+                    self._commands[type(command)](command)
+                if not self._events:
+                    break
+        finally:
+            self._is_handling = False
+        self._hosts.flush()
+        self._flush_returns()
 
-    def has_missed(self, uuids: Sequence[str]) -> None:
-        self._view.let_go(uuids)
+    def _ask_for(self, command: on.AskFor) -> None:
+        failed = partial(self._post, on.ClaimFailed(command.request))
+        self._client.ask(partial(self._store.claim, command.request), self._post, failed)
 
-    # ---- from claims to jobs ---------------------------------------------------------------------------
+    def _clean_up(self, command: on.CleanUp) -> None:
+        claim = command.claim
+        done = on.CleanedUp(claim.job.uuid, claim.fence)
+        self._leftovers.take_away(claim.job.uuid, claim.lost_attempt, partial(self._post, done))
 
-    def has_claimed(self, claimed: Claimed) -> None:
-        asked_at_s = claimed.asked_at_s
-        for claim in claimed.claims:
-            uuid = claim.job.uuid
-            if uuid in claimed.uncleared and uuid not in self._claimed:
-                self._clearing.clear(claim, asked_at_s)
-            else:
-                self._take_claim(claim, asked_at_s)
-        self._fill()
-
-    def _has_cleared(self, claim: Claim, asked_at_s: float) -> None:
-        self._take_claim(claim, asked_at_s)
-        self._fill()
-
-    def _take_claim(self, claim: Claim, asked_at_s: float) -> None:
+    def _prepare(self, command: on.Prepare) -> None:
+        claim = command.claim
         uuid = claim.job.uuid
-        if uuid in self._claimed:  # the earlier claim of it is nobody's any more, and has yet to end here
-            self._keeping.give_back({uuid: claim.fence})
-            if uuid not in self._unwanted:
-                self.drop(uuid)
-            return
-        if uuid in self._forgone:
-            self._forgone.discard(uuid)
-            self._keeping.give_back({uuid: claim.fence})
-            return
         self._fences.hold(uuid, claim.fence)
-        self._context.recorder.muted.discard(uuid)
-        self._keeping.hold(claim, asked_at_s)
+        self._writes.allow(uuid)
         try:
             held = self._maker.prepare(claim)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one job, the others go on
-            self._cannot_begin(claim, error)
+        except Exception as error:  # noqa: BLE001 - a fault of one job does not affect the others
+            self._post(on.NotPrepared(uuid))
+            if not isinstance(error, JoblensError):
+                error = LaunchError(f"it cannot be made ready: {type(error).__name__}: {error}")
+            outcome = not_started(claim.job, error, self._context.clock.now_us())
+            self._write_outcome(claim, replace(outcome, worker=self._plan.info.name))
             return
+        if self._plan.streams_output and held.prints_elsewhere:
+            # Jobs that share a launcher have files of their own only when they end. That is soon where the
+            # allocation holds several jobs.
+            placement = self._fences.placement_of(uuid)
+            if placement is None or not placement.is_allocation:
+                held = replace(held, is_plain=False)
         self._context.add_secrets(SecretValues(claim.ticket.order.secrets), uuid)
         self._claimed[uuid] = held
-        self._waiting.append(held)
+        self._post(on.Prepared(uuid, held.demand))
 
-    def _cannot_begin(self, claim: Claim, error: Exception) -> None:
-        if not isinstance(error, JoblensError):
-            error = LaunchError(f"it cannot be made ready: {type(error).__name__}: {error}")
-        outcome = not_started(claim.job, error, self._context.clock.now_us())
-        self._write_end(claim, replace(outcome, worker=self._plan.info.name))
+    def _start(self, command: on.Start) -> None:
+        held = self._claimed[command.uuid]
+        self._view.starting(held)
+        self._hosts.start(held, command.share)
 
-    def _write_end(self, claim: Claim, outcome: Outcome) -> None:
+    def _record_cancelled(self, command: on.RecordCancelled) -> None:
+        now_us = self._context.clock.now_us()
+        self._write_outcome(command.claim, cancelled_before_start(now_us, self._plan.info.name))
+
+    def _write_outcome(self, claim: Claim, outcome: Outcome) -> None:
         """Of a job that never began."""
         record = Record(status=outcome.status, job=claim.job, outcome=outcome)
         recorder, loop = self._context.recorder, self._context.loop
-        has_ended = partial(self._keeping.has_ended, record, claim)
-        recorder.put([JobEnded(claim.job.uuid, outcome)], then=partial(loop.call, has_ended))
+        recorded = partial(self._post, on.Recorded(record))
+        recorder.put([JobEnded(claim.job.uuid, outcome)], then=partial(loop.call, recorded))
 
-    def _fill(self) -> None:
-        """In the order they were claimed: a large job is not passed by small ones for ever."""
-        if self._is_ending:
-            self._clearing.give_back_all()
-            self._give_back([self._waiting.popleft() for _ in range(len(self._waiting))])
+    def _return(self, command: on.Return) -> None:
+        """Together with the others of this round."""
+        if command.uuid in self._returns:
+            self._flush_returns()
+        self._returns[command.uuid] = command
+        held = self._claimed.get(command.uuid)
+        if held is not None and held.claim.fence == command.fence:
+            del self._claimed[command.uuid]
+
+    def _flush_returns(self) -> None:
+        if not self._returns:
             return
-        while self._waiting and self._places.fits(self._waiting[0]):
-            if not self._keeping.may_begin(self._waiting[0].uuid):
-                break  # this process or the store has slept: first it asks whether it still has them
-            if not self._served.may_begin(self._waiting[0]):
-                break
-            self._begin(self._waiting.popleft())
-        self._hosts.flush()
-        self._search.claim_next()
+        returns, self._returns = self._returns, {}
+        fences = {uuid: one.fence for uuid, one in returns.items()}
+        self._client.ask(
+            partial(self._store.give_back, returns.values()),
+            lambda _: self._post(on.Returned(fences, is_done=True)),
+            partial(self._post, on.Returned(fences, is_done=False)),
+        )
 
-    def _begin(self, held: ClaimedJob) -> None:
-        self._running[held.uuid] = held
-        self._hosts.start(held, self._places.take(held))
+    def _renew(self, command: on.Renew) -> None:
+        question = partial(self._store.renew, command.claims)
+        self._client.ask(question, self._on_renewed, partial(self._post, on.RenewFailed()))
 
-    def _give_back(self, unbegun: Sequence[ClaimedJob]) -> None:
-        for held in unbegun:
-            self._claimed.pop(held.uuid, None)
-        self._keeping.give_back({held.uuid: held.claim.fence for held in unbegun})
+    def _on_renewed(self, event: on.Renewed) -> None:
+        if not self._is_known:
+            self._is_known = True
+            self._view.is_known()
+        self._post(event)
 
-    # ---- what those who carry them out tell --------------------------------------------------------------
+    def _confirm(self, command: on.Confirm) -> None:
+        failed = partial(self._post, on.ConfirmFailed(command.claims))
+        self._client.ask(partial(self._store.confirm, command.claims), self._on_confirmed, failed)
+
+    def _on_confirmed(self, answer: tuple[on.Confirmed, bool]) -> None:
+        event, has_released = answer
+        self._post(event, *([on.PollAsked()] if has_released else []))
+
+    def _report_lost(self, command: on.ReportLost) -> None:
+        self._view.note(f"job {command.uuid} was taken by another worker; it is ended here")
+
+    def _report_strays(self, command: on.ReportStrays) -> None:
+        self._view.note(f"{command.count} of its own that it did not know of given back to the store")
+
+    def _release(self, command: on.Release) -> None:
+        self._fences.drop(command.uuid)
+        self._claimed.pop(command.uuid, None)
+        if command.record is not None and command.claim is not None:
+            self._view.ended(command.record, command.claim)
+        else:
+            self._writes.allow(command.uuid)
+            self._view.let_go([command.uuid])
+
+    def _on_service(self, run: str, is_ready: bool | None) -> None:  # noqa: FBT001 - a callback
+        self._post(on.ServiceChanged(run, is_ready))
+
+    def _on_found(self, found: Found) -> None:
+        if found.workers:
+            names = ", ".join(sorted(found.workers))
+            ended = f", {found.lost} ended as lost" if found.lost else ""
+            self._view.note(f"worker {names} is gone: {found.queued} of its jobs queued again{ended}")
+        self._post(on.HoldingsRead(found.own), *([on.PollAsked()] if found.queued else []))
+
+    # ---- reports of the hosts --------------------------------------------------------------------------
 
     def began(self, uuid: str, at_us: int) -> None:
-        held = self._running.get(uuid)
-        if held is not None:
-            self._began_us[uuid] = at_us
-            self._view.began(held)
+        self._post(on.Began(uuid, at_us))
 
     def ended(self, uuid: str, outcome: Outcome) -> None:
-        held = self._running.pop(uuid, None)
-        self._began_us.pop(uuid, None)
-        if held is not None:
-            self._places.leave(held, outcome.duration_s)
-            self._search.idle_since_s = time.monotonic()
-            self._search.has_more_room()
-            self._fill()
-        else:
+        if self._claims.get(uuid) is None:
             self._served.ended(uuid, outcome)
+            return
+        self._post(on.Ended(uuid, outcome.duration_s))
+        self._view.has_run(uuid, outcome.duration_s)
 
     def withdrawn(self, uuid: str) -> None:
-        held = self._running.pop(uuid, None)
-        if held is None:
-            return
-        self._places.leave(held, None)
-        self._search.has_more_room()
-        if uuid in self._unwanted:
-            self._has_dropped(held, None)
-        else:
-            self._claimed.pop(uuid, None)
-            now_us = self._context.clock.now_us()
-            self._write_end(held.claim, cancelled_before_start(now_us, self._plan.info.name))
-        self._fill()
+        self._post(on.Withdrawn(uuid))
 
     def recorded(self, record: Record) -> None:
-        held = self._claimed.get(record.job.uuid)
+        held = self._claims.get(record.job.uuid)
         if held is None:
             self._served.recorded(record.job.uuid)
             return
         if self._ended_by is not None and record.outcome is not None:
-            outcome = self._with_place(*self._ended_by, held.uuid, record.outcome)
+            outcome = self._outcome_with(*self._ended_by, held.uuid, record.outcome)
             record = replace(record, status=outcome.status, outcome=outcome)
-        if held.uuid in self._unwanted:
-            self._has_dropped(held, record.attempt)
-        else:
-            del self._claimed[held.uuid]
-            self._keeping.has_ended(record, held.claim)
-
-    def _has_dropped(self, held: ClaimedJob, attempt: Attempt | None) -> None:
-        """It was another's; nothing more of it was written, perhaps not even that it began. It goes back
-        where it still was this worker's."""
-        self._unwanted.discard(held.uuid)
-        self._claimed.pop(held.uuid, None)
-        self._return(held.claim, attempt)
-
-    def _return(self, claim: Claim, attempt: Attempt | None) -> None:
-        uuid = claim.job.uuid
-        has_counted = is_spent(self._plan, claim, attempt, self._context.clock.now_us())
-        self._keeping.give_back({uuid: claim.fence}, [uuid] if has_counted else ())
-
-    # ---- what the store tells --------------------------------------------------------------------------
-
-    def drop(self, uuid: str) -> None:
-        """Somebody else has it, or is to have it: it ends, and nothing of it is written any more."""
-        self._context.recorder.muted.add(uuid)
-        self._unwanted.add(uuid)
-        self._end_job(uuid, at_once=True)
-
-    def forgo_end(self, uuid: str) -> None:
-        """Gives the job back once it is over, and writes nothing of its end; not a job that must not run
-        twice. From any thread."""
-        held = self._claimed.get(uuid)
-        if held is not None and not must_not_run_twice(held.claim):
-            self._context.recorder.muted.add(uuid)
-            self._unwanted.add(uuid)
-
-    def cancel(self, uuid: str) -> None:
-        self._end_job(uuid, at_once=False)
-
-    def _end_job(self, uuid: str, *, at_once: bool) -> None:
-        if uuid in self._clearing:
-            self._unwanted.discard(uuid)
-            self._clearing.give_back(uuid)
-            return
-        for held in self._waiting:
-            if held.uuid == uuid:
-                self._waiting.remove(held)
-                self._running[uuid] = held
-                self._places.take(held)
-                self.withdrawn(uuid)
-                return
-        self._hosts.end(uuid, at_once=at_once)
-
-    def is_running(self, uuid: str) -> bool:
-        return uuid in self._running or uuid in self._claimed
-
-    def has_settled(self, record: Record, claim: Claim) -> None:
-        """Its outcome is in the store."""
-        self._fences.drop(claim.job.uuid)
-        self._view.ended(record, claim)
-
-    def was_given_back(self, uuid: str) -> None:
-        self._fences.drop(uuid)
-        self._context.recorder.muted.discard(uuid)
-        self._view.let_go([uuid])
-
-    def has_renewed(self) -> None:
-        if self._waiting:
-            self._fill()
-
-    def is_known(self) -> None:
-        self._view.is_known()
-
-    def note(self, text: str) -> None:
-        self._view.note(text)
+        spent = is_spent(self._plan, held.claim, record.attempt, self._context.clock.now_us())
+        self._post(on.Recorded(record, spent))

@@ -5,16 +5,15 @@ is over, and when the worker itself leaves; a later job runs the start commands 
 and measured as those of other actions are. One that fails ends its action; jobs run all the same.
 """
 
-import time
 from collections.abc import Callable
 from functools import partial
 
 from msgspec.structs import replace
 
 from joblens.agent.attempts.preparation import PreparedAttempt, safe_name
-from joblens.agent.queue.claimed_jobs import ClaimedJob, ClaimedJobs
+from joblens.agent.queue.claimed_jobs import ClaimedJobs
 from joblens.agent.session.context import AgentContext
-from joblens.model.delivery import WorkerActions, WorkerCommand
+from joblens.model.delivery import Order, WorkerActions, WorkerCommand
 from joblens.model.errors import UnknownRun
 from joblens.model.jobs.job import Outcome, Status
 from joblens.model.redaction.secrets import SecretValues
@@ -51,31 +50,30 @@ class ServedRuns:
         maker: ClaimedJobs,
         *,
         start: Callable[[PreparedAttempt], None],
-        is_ready: Callable[[], None],
+        report: Callable[[str, bool | None], None],
     ) -> None:
-        """`start` carries out a command and then calls `ended`. `is_ready` is called when jobs may begin."""
+        """`start` carries out a command and then calls `ended`. `report` gets the uuid of a run and whether
+        its jobs may start; None: the worker does not serve it any longer."""
         self._worker = worker
         self._context = context
         self._maker = maker
         self._start = start
-        self._tell_ready = is_ready
+        self._report = report
         self._services: dict[str, _Service] = {}  # by the run's uuid
         self._unrecorded: set[str] = set()  # commands of which the store does not have everything yet
         self._is_asking = False
         self._next_poll_s = 0.0
 
-    def may_begin(self, held: ClaimedJob) -> bool:
-        """Whether a job may begin now. If not, `is_ready` is called when it may."""
-        order = held.claim.ticket.order
+    def serve(self, order: Order) -> None:
+        """Begins to serve the run of a job."""
         actions = order.worker_actions
-        if actions is None:
-            return True
-        service = self._services.get(actions.run)
-        if service is None:
-            service = self._services[actions.run] = _Service(actions, SecretValues(order.secrets))
-            self._next_poll_s = time.monotonic() + _POLL_S
-            self._run_next(service)
-        return service.is_ready
+        if actions is None or actions.run in self._services:
+            return
+        service = self._services[actions.run] = _Service(actions, SecretValues(order.secrets))
+        self._next_poll_s = self._now_s() + _POLL_S
+        self._run_next(service)
+        if service.is_ready:
+            self._report(actions.run, True)
 
     def leave(self) -> bool:
         """Stops to serve all runs. Returns whether their commands have ended and are recorded."""
@@ -94,11 +92,14 @@ class ServedRuns:
             service.commands = [one for one in service.commands if one.action != done.action]
         self._run_next(service)
         if service.is_ready:
-            self._tell_ready()
+            self._report(service.actions.run, True)
 
     def recorded(self, uuid: str) -> None:
         """The same; how it went is in the store."""
         self._unrecorded.discard(uuid)
+
+    def _now_s(self) -> float:
+        return self._context.clock.mono_ns() / 1e9
 
     # ---- timed ---------------------------------------------------------------------------------------------
 
@@ -108,7 +109,7 @@ class ServedRuns:
 
     def wake(self) -> None:
         runs = [run for run, service in self._services.items() if service.is_ready]
-        if not runs or self._is_asking or time.monotonic() < self._next_poll_s:
+        if not runs or self._is_asking or self._now_s() < self._next_poll_s:
             return
         self._is_asking = True
         loop = self._context.loop
@@ -120,7 +121,7 @@ class ServedRuns:
 
     def _take_answer(self, over: list[str]) -> None:
         self._is_asking = False
-        self._next_poll_s = time.monotonic() + _POLL_S
+        self._next_poll_s = self._now_s() + _POLL_S
         for run in over:
             service = self._services.get(run)
             if service is not None:
@@ -133,6 +134,7 @@ class ServedRuns:
         if service.is_leaving:
             return
         service.is_leaving = True
+        self._report(service.actions.run, False)
         service.commands = [*service.commands[: bool(service.uuid)], *service.actions.on_complete]
         if not service.uuid:
             self._run_next(service)
@@ -146,6 +148,7 @@ class ServedRuns:
             self._start(attempt)
         elif service.is_leaving:
             self._services.pop(service.actions.run, None)
+            self._report(service.actions.run, None)
 
     def _attempt(self, actions: WorkerActions, command: WorkerCommand) -> PreparedAttempt:
         name = f"{command.job.name}@{self._worker}"

@@ -116,6 +116,7 @@ def forget_ends(path: str, host: HostFacts) -> None:
 
 
 T = TypeVar("T")
+WriteFilter = Callable[[Sequence[Write]], list[Write]]
 
 _PATIENCE_S = 1.9  # a little less than two ticks of a second
 
@@ -134,14 +135,17 @@ class Recorder:
         sinks: Sequence[Sink] = (),
         warn: Callable[[str], None] = print,
         pending: PendingEnds | None = None,
+        write_filter: WriteFilter | None = None,
         *,
         closes_store: bool = True,
     ) -> None:
-        """`pending`: tells the next process which ends the sinks did not get."""
+        """`pending`: tells the next process which ends the sinks did not get. `write_filter`: returns what is
+        written now of these; it is also called without any, to write what it held back."""
         self._closes_store = closes_store
         self.store = store
         self._sinks = tuple(sinks)
         self._pending = pending
+        self._write_filter = write_filter
         self._warn = warn
         self._waiting: list[Write] = []
         self._records: dict[str, Record] = {}
@@ -152,8 +156,6 @@ class Recorder:
         self._taken = 0
         self._applied_at_s = 0.0
         self._is_due = False  # facts wait that the thread is to write now
-        self.muted: set[str] = set()  # jobs of which nothing is written any more: they are another's
-        self.sieve: Callable[[Sequence[Write]], list[Write]] | None = None  # what is written now, of these
         self._questions: list[Callable[[], None]] = []  # not asked yet
         self._names: set[Hashable | None] = set()  # of questions without an answer
         self._has_warned_of_sinks = False
@@ -317,13 +319,12 @@ class Recorder:
         with self._applying:
             with self._changed:
                 batch, self._waiting = self._waiting, []
-            if not batch and self.sieve is None:
+            if not batch and self._write_filter is None:
                 return
             self._applied_at_s = time.monotonic()
             taken = len(batch)
-            batch = self._not_muted(batch)
-            if self.sieve is not None:
-                batch = self._not_muted(self.sieve(batch))
+            if self._write_filter is not None:
+                batch = self._write_filter(batch)
             with self._ends_noted(batch):
                 try:
                     if batch:
@@ -340,9 +341,6 @@ class Recorder:
         if self._pending is None or not self._sinks:
             return contextlib.nullcontext()
         return self._pending.around([one.uuid for one in batch if isinstance(one, JobEnded)])
-
-    def _not_muted(self, batch: list[Write]) -> list[Write]:
-        return [one for one in batch if uuid_of(one) not in self.muted] if self.muted else batch
 
     def _mirror_safely(self, batch: Sequence[Write]) -> None:
         """Sinks report what they cannot write; a fault of theirs is no reason to lose what comes after."""

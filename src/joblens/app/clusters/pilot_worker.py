@@ -244,7 +244,7 @@ class _LeavesInTime:
             if self._due_s:
                 self._running.worker.end()
             else:
-                self._running.worker.give_up_place(self._ending)
+                self._running.worker.release_allocation(self._ending)
 
 
 def _check_store(hire: WorkerConfig) -> None:

@@ -177,11 +177,10 @@ class _Driving:
             allow_many_files() if self._signals.owns_process else (),
             self._log.warn,
             store=self._store,
+            write_filter=self._without_secrets if self._secrets else None,
         )
         context = structs.replace(context, complete=name_stop)
         context.add_secrets(self._secrets)
-        if self._secrets:
-            context.recorder.sieve = self._without_secrets
         side: QueueSide | None = None
         view: NoView | ThreadedView = NoView()
         try:

@@ -22,6 +22,7 @@ from joblens.agent.queue.lost_workers import PID_NAMESPACE, PLACE
 from joblens.agent.queue.node_worker import NodeWorker
 from joblens.agent.queue.outcomes import WorkedOutcomes
 from joblens.agent.queue.worker import QueueWorker
+from joblens.agent.queue.write_filter import ClaimWriteFilter
 from joblens.agent.recovery.orphans import sweep
 from joblens.agent.runtime.ownership import SupervisorLock, remove_idle_folders
 from joblens.agent.runtime.payload import Payload
@@ -34,7 +35,7 @@ from joblens.app.wiring.background_process import (
     restart,
     store_environment,
 )
-from joblens.app.wiring.drivers import logs_root, open_deliveries, spool_dir, store_name
+from joblens.app.wiring.drivers import SystemClock, logs_root, open_deliveries, spool_dir, store_name
 from joblens.app.wiring.journals import ContextJournals
 from joblens.app.wiring.machine import less_reserve
 from joblens.model.clusters.placement import PlaceEnding, is_for_any_worker
@@ -43,7 +44,7 @@ from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Granularity, Placement, Record, Status
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
-from joblens.ports.workers import BrokerConsumer, NodeListener, Notifier
+from joblens.ports.workers import BrokerConsumer, MessageHandler, NodeListener, Notifier
 from joblens.probes.cgroup.layout import CgroupLayout, read_layout
 from joblens.probes.host.capacity import usable_cpus, usable_gpus, usable_memory_bytes
 from joblens.stores.wrappers.fenced import FencedStore
@@ -54,7 +55,7 @@ _UPKEEP_S = 60.0  # between looks at what is to be kept
 _HEARING_PATIENCE_S = 5.0
 _UPGRADE_LOOK_S = 1.0
 _ANSWER_LEAST_S, _ANSWER_MOST_S = 3.0, 15.0
-_ENDS_WAIT_S = 0.25  # between a signal to the first process of a place and that to the last
+_OUTCOME_DELAY_S = 0.25  # between signals to the first and the last process of an allocation
 
 
 class PilotOptions(Struct, frozen=True, kw_only=True):
@@ -129,7 +130,7 @@ class WorkerObserver(WorkerView):
         if self._ear is not None and uuids:
             self._ear.has_let_go(uuids)
 
-    def began(self, held: ClaimedJob) -> None:
+    def starting(self, held: ClaimedJob) -> None:
         if self._ear is not None and held.prints_elsewhere:
             self._ear.prints_to(held.uuid, held.attempt.folder, held.claim.ticket.order.folder)
 
@@ -231,10 +232,12 @@ class RunningWorker:
             fences.append(FencedStore(store))
             return fences[0]
 
-        context = open_context(settings, allow_many_files(), log.warn, around)
+        hired = options.hired
+        delay_s = _OUTCOME_DELAY_S if hired is not None and _is_in_place_with_jobs(hired) else 0.0
+        writes = ClaimWriteFilter(SystemClock(), delay_s)
+        context = open_context(settings, allow_many_files(), log.warn, around, writes)
         self.info = make_info(settings, context, options, broker)
         claimed: dict[str, ClaimedJob] = {}
-        hired = options.hired
         if hired is not None:
             fences[0].placement, fences[0].folders = hired.placement, hired.elsewhere
         complete = WorkedOutcomes(self.info.name, claimed, fences[0].placement_of).complete
@@ -245,24 +248,27 @@ class RunningWorker:
             settings, log, tell, has_ended, hired.ear if hired is not None else None
         )
         self._deliveries = open_deliveries(settings, log.warn, _answer_s(settings.queue.lease))
-        make = QueueWorker if hired is None or hired.ear is None else NodeWorker
-        self._worker = make(
+        self._worker = QueueWorker(
             self._plan(settings, options, idle_s, is_embedded=not broker and hired is None),
             self.context,
             self._deliveries,
             claimed,
             fences[0],
-            bell=bell,
+            writes,
+            notifier=bell,
             view=self.watching,
             may_leave=lambda: may_leave(self),
             journals=ContextJournals(self.context, journaled[0]),
         )
+        self._handler: MessageHandler = self._worker
+        if hired is not None and hired.ear is not None:
+            self._handler = NodeWorker(self._worker, fences[0], nodes)
 
     def _completed(self, record: Record) -> Record:
         """A job that systemd ended at logout or shutdown goes back, if it may run twice."""
         named = name_stop(record)
         if named is not record and self._worker is not None:
-            self._worker.forgo_end(record.job.uuid)
+            self._worker.discard_outcome(record.job.uuid)
         return self._complete(named)
 
     def _plan(
@@ -290,7 +296,7 @@ class RunningWorker:
             memory_bytes=memory_bytes if hired.ear is None else None,
             gpus=_gpus_of(options),
             ends_at_s=hired.ends_at_s,
-            ends_wait_s=_ENDS_WAIT_S if _is_in_place_with_jobs(hired) else 0.0,
+            streams_output=hired.ear is not None,
             elsewhere=hired.elsewhere,
         )
 
@@ -311,7 +317,7 @@ class RunningWorker:
                     context.spool_dir, store, context.clock.now_us(), context.host, context.accountant.parent
                 )
             )
-        thread = _start_hearing(hearing, worker) if hearing is not None else None
+        thread = _start_hearing(hearing, worker, self._handler) if hearing is not None else None
         upgrade = _Upgrade(worker, hearing, self._tell)
         if self._hired is None:
             context.loop.add_timed(upgrade)
@@ -349,7 +355,7 @@ class RunningWorker:
         back. `is_first`: the first signal to end."""
         worker = self.worker
         if is_first and worker.has_jobs and stop_reason({system_unit()}):
-            worker.give_up_place()
+            worker.release_allocation()
         elif not is_first or not worker.is_ending:  # else it finishes them already, for an upgrade
             worker.end()
 
@@ -358,16 +364,16 @@ class RunningWorker:
         worker, loop = self.worker, self.context.loop
         why = self._hired.why_ended if self._hired is not None else None
         if why is None or not worker.has_jobs:
-            worker.give_up_place()
+            worker.release_allocation()
             return
         if self._is_asking_why:
             return
         self._is_asking_why = True
-        worker.hold_ends()
+        worker.hold_outcomes()
 
         def ask() -> None:
             ending = why()
-            loop.call(lambda: worker.give_up_place(ending))
+            loop.call(lambda: worker.release_allocation(ending))
 
         threading.Thread(target=ask, name="joblens-why", daemon=True).start()
 
@@ -420,9 +426,9 @@ def _answer_s(lease_s: float) -> float:
     return min(_ANSWER_MOST_S, max(_ANSWER_LEAST_S, lease_s / 2))
 
 
-def _start_hearing(hearing: BrokerConsumer, worker: QueueWorker) -> threading.Thread:
+def _start_hearing(hearing: BrokerConsumer, worker: QueueWorker, handler: MessageHandler) -> threading.Thread:
     def hear() -> None:
-        hearing.run(worker, worker.broker_is_there, worker.broker_is_away)
+        hearing.run(handler, worker.broker_is_there, worker.broker_is_away)
 
     thread = threading.Thread(target=hear, name="joblens-hearing", daemon=True)
     thread.start()

@@ -15,7 +15,13 @@ from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.provenance.collector import ProvenanceCollector
 from joblens.agent.runtime.loop import Loop, Sampler
 from joblens.agent.runtime.ownership import alone, this_process
-from joblens.agent.runtime.recorder import PendingEnds, Recorder, forget_ends, pending_ends
+from joblens.agent.runtime.recorder import (
+    PendingEnds,
+    Recorder,
+    WriteFilter,
+    forget_ends,
+    pending_ends,
+)
 from joblens.agent.session.context import AgentContext
 from joblens.app.wiring.drivers import (
     SystemClock,
@@ -157,10 +163,11 @@ def open_context(
     job_rlimits: tuple[tuple[int, int, int], ...] = (),
     warn: Callable[[str], None] | None = None,
     around: Callable[[Store], Store] = lambda store: store,
+    write_filter: WriteFilter | None = None,
     store: Store | None = None,
 ) -> AgentContext:
-    """`around` wraps the store for all writers. `store`: a connection that the caller closes; None: the
-    context opens and closes its own."""
+    """`around` wraps the store for all writers. `write_filter`: of the recorder. `store`: a connection
+    that the caller closes; None: the context opens and closes its own."""
     _check_descriptors()
     warn = warn or OwnLog(settings.logs).warn
     clock = SystemClock()
@@ -176,7 +183,7 @@ def open_context(
     store = around(store or open_store(settings, warn))
     write_missing_lines(store, settings, spool, host, warn)
     sinks, pending = open_sinks(settings, warn), PendingEnds(spool, owner)
-    recorder = Recorder(store, sinks, warn, pending, closes_store=closes_store)
+    recorder = Recorder(store, sinks, warn, pending, write_filter, closes_store=closes_store)
     return AgentContext(
         recorder=recorder,
         sampler=Sampler(clock, warn),

@@ -95,6 +95,9 @@ class SystemClock:
     def mono_ns(self) -> int:
         return time.monotonic_ns()
 
+    def boot_ns(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
 
 def store_name(settings: Settings) -> str:
     """The path of its file, or its URL without the password: for showing, and for all that goes by store."""

@@ -1,19 +1,20 @@
 """From a claim to what is started."""
 
-import time
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
-from joblens.agent.queue.claimed_jobs import ClaimedJobs
+from joblens.agent.attempts.preparation import PreparedAttempt
+from joblens.agent.queue.claimed_jobs import ClaimedJob, ClaimedJobs, is_limited, places_of
 from joblens.model.delivery import Claim, Order, Ticket
 from joblens.model.jobs.job import Accounting, Job, Requirements, RunLink
 
 
 def started(folder: Path, job: Job, ends_in_s: float | None) -> Requirements:
     """What the job is held to by a worker whose time is up then."""
-    ends_at_s = None if ends_in_s is None else time.monotonic() + ends_in_s
-    jobs = ClaimedJobs(str(folder), Accounting.AUTO, ends_at_s=ends_at_s)
+    ends_at_s = None if ends_in_s is None else 100.0 + ends_in_s
+    jobs = ClaimedJobs(str(folder), Accounting.AUTO, ends_at_s=ends_at_s, now_s=lambda: 100.0)
     ticket = Ticket(uuid=job.uuid, queue="q", order=Order(argv=("/bin/true",), cwd=str(folder)))
     return jobs.prepare(Claim(job=job, ticket=ticket, fence=1)).attempt.job.requirements
 
@@ -24,9 +25,7 @@ def job(timeout_s: float | None, *, enforce: bool = True) -> Job:
 
 
 def test_a_job_that_wants_more_time_than_its_worker_has_gets_all_of_that(tmp_path: Path) -> None:
-    timeout_s = started(tmp_path, job(3600), 600).timeout_s
-    assert timeout_s is not None
-    assert 500 < timeout_s <= 600
+    assert started(tmp_path, job(3600), 600).timeout_s == 600
 
 
 def test_a_job_that_wants_less_gets_what_it_wants(tmp_path: Path) -> None:
@@ -54,3 +53,25 @@ def test_runs_of_two_drivers_with_the_same_path_do_not_share_a_folder(tmp_path: 
     assert second != folder
     assert Path(second).name == "a"
     assert [folder_of("first"), folder_of("second")] == [folder, second]
+
+
+def test_a_job_with_gpus_gets_them_in_its_environment_and_its_record() -> None:
+    claim = Claim(job=job(None), ticket=Ticket(uuid="u", queue="q", order=Order()), fence=1)
+    held = ClaimedJob(claim, PreparedAttempt(claim.job, (), {}, "", ""), "", 1, is_plain=True)
+    attempt = held.with_devices(("1", "4"))
+    assert attempt.env["CUDA_VISIBLE_DEVICES"] == "1,4"
+    assert attempt.job.gpu_devices == ("1", "4")
+
+
+@pytest.mark.parametrize(("cpus", "expected"), [(None, 1), (0.5, 1), (1.0, 1), (1.5, 2), (4.0, 4)])
+def test_a_job_counts_as_one_for_each_cpu(cpus: float | None, expected: int) -> None:
+    assert places_of(Requirements(cpus=cpus)) == expected
+
+
+def test_a_job_is_limited_if_the_kernel_or_a_timer_has_to_be_set_up() -> None:
+    asked = replace(job(None), requirements=Requirements(memory_bytes=1 << 20))
+    assert is_limited(asked)
+    assert not is_limited(replace(asked, enforce=False))
+    assert not is_limited(replace(asked, limits_resources=False))
+    assert is_limited(replace(asked, limits_resources=False, requirements=Requirements(timeout_s=1.0)))
+    assert not is_limited(job(None))

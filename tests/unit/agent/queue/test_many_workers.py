@@ -2,8 +2,8 @@
 
 import pytest
 
-from joblens.agent.queue.leases import renew_every_s
 from joblens.agent.queue.lost_workers import look_every_s
+from joblens.engine.life.held_claim import renew_every_s
 
 _LEASE_S = 30.0
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from joblens.agent.attempts.preparation import PreparedAttempt
-from joblens.agent.queue import worker_actions
 from joblens.agent.queue.worker_actions import ServedRuns
 from joblens.model.delivery import Order, WorkerActions, WorkerCommand
 from joblens.model.jobs.job import Job, Status
 from joblens.model.runs.run import ActionRan, RunStatus
+from tests.unit.agent.fake_clock import FakeClock
 
 
 def command(action: int, number: int) -> WorkerCommand:
@@ -35,10 +35,11 @@ class Bench:
         self.facts: list[ActionRan] = []
         self.secrets: list[str] = []
         self.is_run_over = False
-        self.ready = 0
+        self.is_ready: bool | None = None
+        self.clock = FakeClock()
         store = SimpleNamespace(find_run=self._find_run)
         context: Any = SimpleNamespace(
-            clock=SimpleNamespace(now_us=lambda: 5),
+            clock=self.clock,
             owner=None,
             loop=SimpleNamespace(call=lambda function: function()),
             recorder=SimpleNamespace(
@@ -48,19 +49,19 @@ class Bench:
             add_secrets=lambda _secrets, uuid: self.secrets.append(uuid),
         )
         maker: Any = SimpleNamespace(here=lambda path: path.replace("/far", "/here"))
-        self.served = ServedRuns("w-1", context, maker, start=self.started.append, is_ready=self._is_ready)
+        self.served = ServedRuns("w-1", context, maker, start=self.started.append, report=self._report)
 
     def _find_run(self, uuid: str) -> Any:
         assert uuid == "r1"
         return SimpleNamespace(status=RunStatus.STOPPED if self.is_run_over else RunStatus.RUNNING)
 
-    def _is_ready(self) -> None:
-        self.ready += 1
+    def _report(self, run: str, is_ready: bool | None) -> None:
+        assert run == "r1"
+        self.is_ready = is_ready
 
     def may_begin(self, actions: WorkerActions | None = ACTIONS) -> bool:
-        claim = SimpleNamespace(ticket=SimpleNamespace(order=Order(worker_actions=actions)))
-        held: Any = SimpleNamespace(claim=claim)
-        return self.served.may_begin(held)
+        self.served.serve(Order(worker_actions=actions))
+        return actions is None or bool(self.is_ready)
 
     def end(self, status: Status = Status.SUCCESS) -> None:
         uuid = self.started[-1].job.uuid
@@ -74,8 +75,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(worker_actions, "_POLL_S", 0.0)
+def bench() -> Bench:
     return Bench()
 
 
@@ -85,9 +85,9 @@ def test_a_job_waits_until_all_commands_at_the_start_have_ended(bench: Bench) ->
     assert bench.names == ["action-1.1@w-1"]
     bench.end()
     bench.end()
-    assert (bench.names[1:], bench.ready) == (["action-1.2@w-1", "action-2.1@w-1"], 0)
+    assert (bench.names[1:], bench.is_ready) == (["action-1.2@w-1", "action-2.1@w-1"], None)
     bench.end()
-    assert bench.ready == 1
+    assert bench.is_ready
     assert bench.may_begin()
     assert len(bench.started) == 3
 
@@ -132,7 +132,11 @@ def test_it_stops_when_the_run_is_over_and_begins_again_with_another_job(bench: 
     bench.served.wake()
     assert len(bench.started) == 3
     bench.is_run_over = True
-    assert bench.served.next_wake_s() is not None
+    due_s = bench.served.next_wake_s()
+    assert due_s is not None
+    bench.served.wake()
+    assert len(bench.started) == 3  # it is not asked so often
+    bench.clock.pass_s(due_s - bench.clock.mono_ns() / 1e9)
     bench.served.wake()
     assert bench.names[3:] == ["action-3.1@w-1"]
     assert not bench.may_begin()
@@ -159,4 +163,4 @@ def test_a_worker_that_leaves_at_once_leaves_out_what_it_has_not_begun(bench: Be
     assert bench.names == ["action-1.1@w-1", "action-3.1@w-1"]
     bench.end()
     assert bench.served.leave()
-    assert bench.ready == 0
+    assert bench.is_ready is None
