@@ -13,7 +13,8 @@ from joblens.agent.cgroups.placement import (
     shared_parent,
     spool_mark,
 )
-from joblens.agent.runtime.ownership import is_running, pid_namespace
+from joblens.agent.runtime.ownership import pid_namespace
+from joblens.files.processes import is_running
 from joblens.model.jobs.job import Record
 from joblens.ports.store import Store
 from joblens.probes.cgroup.layout import CgroupLayout, read_layout

@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from joblens.files.processes import process_start_ticks
 from joblens.model.jobs.sample import InterfaceIo
-from joblens.probes.proc.kernel_files import USEC_PER_TICK, pread_whole, process_start_ticks
+from joblens.probes.proc.kernel_files import USEC_PER_TICK, pread_whole
 
 NOT_ALLOWED = "a process of the job does not let this user look at its network"
 SAME_NETWORK = "the job uses the machine's network, whose interfaces are everybody's"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import apsw
 
+from joblens.files.atomic import atomic_file
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
 from joblens.stores.samples.blocks import decode_block
@@ -101,23 +102,14 @@ def backup(connection: apsw.Connection, path: str) -> None:
         )
     if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise InputError(f"{path}: there is no directory {os.path.dirname(os.path.abspath(path))}")
-    # A name that nobody can have guessed, and laid a link there to a file that would be overwritten.
-    partial = f"{path}.{os.urandom(8).hex()}.partial"
-    with store_errors(path):
-        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    try:
-        with store_errors(path):
-            target = apsw.Connection(partial, flags=apsw.SQLITE_OPEN_READWRITE)
-            try:
-                with target.backup("main", connection, "main") as copy:
-                    while not copy.done:
-                        copy.step(_BACKUP_PAGES)
-            finally:
-                target.close()
-            os.rename(partial, path)
-    finally:
-        if os.path.exists(partial):
-            os.unlink(partial)
+    with store_errors(path), atomic_file(path) as part:
+        target = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            with target.backup("main", connection, "main") as copy:
+                while not copy.done:
+                    copy.step(_BACKUP_PAGES)
+        finally:
+            target.close()
 
 
 def vacuum(connection: apsw.Connection) -> None:
