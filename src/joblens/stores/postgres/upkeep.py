@@ -12,9 +12,10 @@ from joblens.model.errors import InputError, StoreError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
 from joblens.model.values.store_url import without_password
 from joblens.stores.postgres.connection import SCHEMA, Connection, Database
-from joblens.stores.postgres.sample_tables import decode_samples, settle_all
+from joblens.stores.postgres.sample_tables import settle_all
 from joblens.stores.postgres.sql import SCHEMA_VERSION, asker, queries_of
 from joblens.stores.postgres.statistics import stored_sums, sums_from_jobs
+from joblens.stores.samples.rows import decode_samples
 from joblens.stores.sql.queries import Ask
 from joblens.stores.sql.upkeep import (
     DANGLING,

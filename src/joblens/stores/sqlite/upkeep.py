@@ -8,7 +8,7 @@ import apsw
 from joblens.files.atomic import atomic_file
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
-from joblens.stores.samples.blocks import decode_block
+from joblens.stores.samples.rows import decode_samples
 from joblens.stores.sql.upkeep import (
     DANGLING,
     PIECES_CHECKED,
@@ -66,7 +66,7 @@ def check(connection: apsw.Connection, path: str) -> StoreCheck:
             for query, what in DANGLING.items():
                 if count := _single(connection, query):
                     problems.append(f"{count} {what}")
-            problems += damaged_samples(_newest_blocks(connection), decode_block, "block")
+            problems += damaged_samples(_newest_blocks(connection), decode_samples, "block")
             problems += damaged_details(connection.execute(QUERIES["newest_details"], (PIECES_CHECKED,)))
             stored = statistics.stored_sums(connection, HistoryQuery())
             problems += wrong_sums(stored, statistics.sums_from_jobs(connection))
