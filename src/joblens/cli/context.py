@@ -13,8 +13,8 @@ from joblens.ports.store import Store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from joblens.app.queue.submission import QueueStore
     from joblens.app.wiring.settings import LoadedSettings
+    from joblens.ports.store import QueueStore
     from joblens.views.text.style import Palette
 
 _WIDTH_UNKNOWN = 80

@@ -222,7 +222,7 @@ class JournaledStore(StoreWrapper):
 
     # -- reading
 
-    def _reading(self) -> Store:
+    def _inner(self) -> Store:
         with self._lock:
             if self._journal is not None:
                 self._is_ready()
