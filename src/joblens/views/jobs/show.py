@@ -390,7 +390,7 @@ def _accounting(attempt: Attempt) -> str:
 
 
 def _output_pairs(attempt: Attempt | None, outcome: Outcome) -> Pairs:
-    leftovers = f"{outcome.leftovers} outlived the main one and were ended" if outcome.leftovers else ""
+    leftovers = f"{outcome.leftovers} outlived the main process and were killed" if outcome.leftovers else ""
     return [
         ("exit code", UNKNOWN if outcome.exit_code is None else str(outcome.exit_code)),
         ("signal", UNKNOWN if outcome.signal is None else str(outcome.signal)),
