@@ -70,8 +70,8 @@ INTRODUCTION = """\
 # What tools use, measured
 
 Made by `scripts/measure-tools`: the scripts that come with the [tools](tools.md), each run {runs} times after
-runs that are not counted, each a measured job in a folder of its own. What is here holds for one machine on
-one day; the command makes the page anew for yours.
+runs that are not counted, each a measured job in a folder of its own. The figures are of one machine on
+one day; run the command to regenerate the page for yours.
 
 {machine}
 
@@ -91,7 +91,7 @@ it is read.
 CONTAINERS = """
 ## In a container
 
-The same jobs with the same programs in a Docker container, turn and turn about with those outside. `start` is
+The same jobs with the same programs in a Docker container, alternating with those outside. `start` is
 from asking the engine for a container until it runs. The helper is the engine's process beside a container;
 neither it nor the client of joblens is among what the job used.
 

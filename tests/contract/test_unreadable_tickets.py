@@ -9,7 +9,7 @@ import pytest
 from joblens.model.delivery import FormerWorker
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Status
-from joblens.model.values.store_url import is_postgres
+from joblens.model.settings import is_postgres
 from joblens.ports.store import QueueStore
 from tests.contract.store_builders import queued
 from tests.contract.ticket_builders import LEASE_S, begun, ticketed, worker

@@ -142,9 +142,9 @@ def test_names_that_are_not_given_are_those_of_their_places(joblens: RunJoblens)
 def test_a_report_is_not_written_into_a_folder_that_is_not_there(joblens: RunJoblens, tmp_path: Path) -> None:
     place = tmp_path / "mistyped" / "x.html"
     done = joblens("bench", "-o", str(place), "--", "true", code=2)
-    assert "there is no folder" in done.stderr
+    assert "there is no directory" in done.stderr
     joblens("bench", "-n", "1", "--", "true", code=0)
-    assert "there is no folder" in joblens("bench", "report", "-o", str(place), code=2).stderr
+    assert "there is no directory" in joblens("bench", "report", "-o", str(place), code=2).stderr
     assert not place.parent.exists()
 
 
@@ -158,8 +158,8 @@ def test_a_command_that_is_not_there_is_told(joblens: RunJoblens) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("bench", "-n", "2", "echo", "hi"), "goes behind --: joblens bench [OPTIONS] -- COMMAND"),
-        (("bench", "echo", "hi"), "goes behind --: joblens bench [OPTIONS] -- COMMAND"),
+        (("bench", "-n", "2", "echo", "hi"), "goes after --: joblens bench [OPTIONS] -- COMMAND"),
+        (("bench", "echo", "hi"), "goes after --: joblens bench [OPTIONS] -- COMMAND"),
         (("bench", "-n", "0", "--", "true"), "--runs"),
         (("bench", "--precision", "often", "--", "true"), "--precision often"),
         (("bench", "--confidence", "20%", "--", "true"), "confidence"),
@@ -238,7 +238,7 @@ def test_faster_is_a_speedup_above_one(solver: Path, tmp_path: Path) -> None:
     assert "seconds 0.3 → 0.01" in runner.generate_report([slow, fast])
     with pytest.raises(BenchmarkError, match="cannot be compared with itself"):
         runner.compare_results(slow["id"], "latest")
-    with pytest.raises(BenchmarkError, match="a report of no results"):
+    with pytest.raises(BenchmarkError, match="the list of results is empty"):
         runner.generate_report([])
 
 
@@ -280,7 +280,7 @@ def test_bad_input_is_told_before_anything_runs(solver: Path, tmp_path: Path) ->
     with pytest.raises(BenchmarkError, match="runs 0"):
         runner.run_benchmark("solver", runs=0)
     (solver / ".joblens" / "tools" / "solver.yaml").write_text(TOOL.replace("benchmark: heat.py", ""))
-    with pytest.raises(BenchmarkError, match="names no script"):
+    with pytest.raises(BenchmarkError, match="has no benchmark script"):
         runner.run_benchmark("solver")
     with pytest.raises(BenchmarkError, match="not the result"):
         runner.compare_results({}, {})

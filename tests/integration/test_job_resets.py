@@ -34,7 +34,7 @@ def test_jobs_that_were_reset_run_again_in_the_same_run_with_what_needs_them(des
     number = ids(desk)["a"]
     told = desk.call("jobs", "reset-status", f"job:{number}", "--dry-run", "--json", code=0).json
     assert (told["reset"], told["dependants"], told["dry_run"]) == (["a"], ["b"], True)
-    assert "nothing is left to resume" in desk.call("resume", "1", code=1).stdout
+    assert "failed and cannot be resumed" in desk.call("resume", "1", code=1).stdout
     finished = desk.call("jobs", "reset-status", f"job:{number}", code=0)
     assert "jobs that succeeded run again, and their results are replaced: a, b" in finished.stderr
     assert "joblens resume 1.1 runs them" in finished.stdout

@@ -167,7 +167,7 @@ def test_mistakes_end_with_2_and_nothing_is_written(place: Path, joblens: RunJob
 def test_keys_that_change_nothing_are_told(place: Path, joblens: RunJoblens) -> None:
     recipe = write_recipe(place, ["text_length_filter"], use_cache=True)
     done = joblens("process", recipe, cwd=place, code=0)
-    assert "these keys change nothing here: use_cache" in done.stderr
+    assert "these keys have no effect: use_cache" in done.stderr
     assert joblens("process", recipe, "-q", cwd=place, code=0).stdout == ""
 
 
@@ -221,7 +221,7 @@ def test_a_job_that_is_complete_is_not_begun_again(place: Path, joblens: RunJobl
     first = joblens("process", recipe, "--job-id", "monday", "--json", cwd=place, code=0).json
     shutil.rmtree(place / "out" / "monday" / "checkpoints")  # nothing needs them any more
     said = joblens("process", "--resume", "out/monday", cwd=place, code=0).stdout
-    assert said.startswith("mine: job monday is complete already\n")
+    assert said.startswith("mine: job monday is already complete\n")
     assert "61 in, 61 out (100%), 1 rejected (unreadable)" in said
     again = joblens("process", "--resume", "out/monday", "--json", cwd=place, code=0).json
     assert (again["uuid"], again["rows_out"], again["runs"]) == (first["uuid"], 61, 1)

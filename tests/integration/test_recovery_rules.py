@@ -300,7 +300,7 @@ def test_the_last_sample_of_an_adopted_job_replaces_none_when_the_store_fails(
     before = [Sample(at_us=index, elapsed_us=index) for index in range(3)]
     store.apply([SamplesTaken(uuid, 0, tuple(before))])
     _leave_outcome(settings, uuid, ended_s_ago=1)
-    context = open_context(settings, lambda _: None)
+    context = open_context(settings)
 
     def fail(_uuid: str) -> None:
         raise StoreError("no answer")

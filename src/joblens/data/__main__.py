@@ -7,8 +7,8 @@ from types import FrameType
 from typing import NoReturn
 
 from joblens.data.base.process_setup import quickly
+from joblens.files.standard_streams import guard_standard_error, guard_standard_output
 from joblens.model.errors import JoblensError
-from joblens.views.text.standard_streams import guard_standard_error, guard_standard_output
 
 
 class _Asked:

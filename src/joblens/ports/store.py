@@ -32,6 +32,10 @@ class StoreReader(Protocol):
         Raises UnknownJob, or AmbiguousJob with the candidates in its message."""
         ...
 
+    def number_of(self, uuid: str) -> int:
+        """Raises UnknownJob."""
+        ...
+
     def records(self, query: HistoryQuery) -> Iterator[Record]:
         """Newest first unless the query sorts otherwise."""
         ...

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from joblens.agent.instruments.table import Watched
 from joblens.agent.measuring.accounting import PROCESS_TREE
-from joblens.agent.measuring.measurement import Measurement
-from joblens.agent.measuring.meter import JobMeter
+from joblens.agent.measuring.meter import JobMeter, Measurement
 from joblens.agent.measuring.outcome import Ending, outcome_of
 from joblens.agent.session.context import AgentContext
 from joblens.engine.life.job_life import EndCause
@@ -267,7 +266,7 @@ class Attachment:
             context.loop.watch(self._pidfd, self._ended)
         context.loop.add_timed(self)
         self.take_sample()
-        context.sampler.add(self.job.uuid, self.job.interval_s)
+        context.sampler.add(self.job.uuid, self.job.interval_s, self.take_sample)
 
     def take_sample(self) -> None:
         """From the sampler's thread, or at the start."""

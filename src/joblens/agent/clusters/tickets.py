@@ -18,11 +18,10 @@ from joblens.agent.queue.lost_workers import held_in_place
 from joblens.agent.queue.outcomes import cut_off_with_place
 from joblens.agent.queue.store_client import AsyncStoreClient
 from joblens.agent.session.context import ALL_JOBS, AgentContext
-from joblens.analysis.findings.codes import Code
 from joblens.model.clusters.placement import NodeCapacity, PlaceEnding, PlacementRequest
 from joblens.model.delivery import FormerWorker, Order, RetryLost, Ticket, WorkerActions, WorkerInfo
 from joblens.model.errors import LaunchError
-from joblens.model.jobs.job import Attempt, Job, Record, Status
+from joblens.model.jobs.job import Attempt, Code, Job, Record, Status
 from joblens.model.redaction.secrets import NO_SECRETS
 from joblens.model.runs.plan import PlannedJob
 from joblens.model.runs.run import JobCancelled, RunFact

@@ -20,9 +20,8 @@ from msgspec.structs import replace
 from joblens.agent.queue.claimed_jobs import ClaimedJob, WorkerPlan
 from joblens.agent.runtime.loop import Loop
 from joblens.agent.runtime.recorder import Recorder, uuid_of
-from joblens.agent.terminal.output import STDERR, STDOUT, tail_of
-from joblens.analysis.findings.codes import taken_up_again
-from joblens.analysis.findings.job import with_ending
+from joblens.agent.terminal.streams import STDERR, STDOUT, tail_of
+from joblens.analysis.findings.job import taken_up_again, with_ending
 from joblens.model.clusters.placement import PlaceEnding
 from joblens.model.delivery import Claim, RetryLost
 from joblens.model.jobs.job import Artifact, Attempt, Job, Outcome, Placement, Record, Status

@@ -174,10 +174,6 @@ class QueueWorker:
         self._search.idle_since_s = time.monotonic()
         return self._may_leave()
 
-    def take_sample(self, name: str) -> None:
-        """On the sampler's thread."""
-        self._hosts.take_sample(name)
-
     def next_wake_s(self) -> float | None:
         return None if self._is_ending else self._search.next_look_s
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from joblens.agent.cgroups.groups import sweep_groups
 from joblens.agent.containers.protocol import noted
 from joblens.agent.launcher.slot_ledger import LedgerJob, jobs_begun, left_outcomes, outcome_path, read_again
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.recovery.settlement import UNKNOWN, Circumstances, Seen, Settling, Tools, standing_groups
-from joblens.agent.recovery.stale_groups import sweep_groups
 from joblens.agent.runtime.ownership import is_gone, is_within_reach
 from joblens.agent.runtime.payload import payload_path, payloads
 from joblens.agent.runtime.recorder import pending_ends

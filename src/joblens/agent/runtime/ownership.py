@@ -62,6 +62,8 @@ _FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length, pid
 _POLL_S = 0.01
 _INHERITED = "_JOBLENS_LOCK_DESCRIPTOR"
 _held: set[str] = set()  # by this process: the kernel does not tell a process of its own locks
+_unsignalled: set[str] = set()  # of these, locks of runs inside a host program
+_NO_SIGNALS = b"no signals\n"
 
 
 class SupervisorLock:
@@ -170,9 +172,31 @@ class RunLock(SupervisorLock):
     def __init__(self, spool_dir: str, run_uuid: str) -> None:
         super().__init__(spool_dir, f"run-{run_uuid}")
 
+    def refuse_signals(self) -> None:
+        """Marks the lock of this process: it drives the run inside a host program, whose signals are not
+        joblens' to use."""
+        assert self._descriptor is not None
+        os.pwrite(self._descriptor, _NO_SIGNALS, 0)
+        _unsignalled.add(self._path)
+
+    def signal_holder(self, number: int) -> bool:
+        if self._refuses_signals():
+            return self.holder() is not None
+        return super().signal_holder(number)
+
+    def _refuses_signals(self) -> bool:
+        if self._path in _held:  # not to be opened: closing it would release the lock
+            return self._path in _unsignalled
+        try:
+            with open(self._path, "rb") as file:
+                return file.read(len(_NO_SIGNALS)) == _NO_SIGNALS
+        except OSError:
+            return False
+
     def release(self) -> None:
         """Nobody asks for it any more; whoever drives the run again makes it anew."""
         if self._descriptor is not None:
+            _unsignalled.discard(self._path)
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
         super().release()

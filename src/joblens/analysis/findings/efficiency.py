@@ -7,7 +7,6 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.numbers.profile import rates_over
 from joblens.analysis.numbers.rates import (
     LEAST_THROTTLED_S,
@@ -19,9 +18,7 @@ from joblens.analysis.numbers.rates import (
     node_count,
     peak_of,
 )
-from joblens.analysis.sizing.amounts import memory_for
-from joblens.analysis.sizing.observations import cpus_option, memory_option, more_memory_option
-from joblens.model.jobs.job import BY_AFFINITY, Finding, Outcome, Record, Severity, Status, Usage
+from joblens.model.jobs.job import BY_AFFINITY, Code, Finding, Outcome, Record, Severity, Status, Usage
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import MIB, format_bytes, format_duration
 
@@ -167,6 +164,9 @@ def _memory_size(record: Record, outcome: Outcome, samples: Sequence[Sample]) ->
     peak = outcome.usage.memory_peak_bytes
     if not limit or peak is None or is_out_of_memory(outcome):
         return
+    from joblens.analysis.sizing.amounts import memory_for
+    from joblens.analysis.sizing.observations import memory_option
+
     share = 100 * peak / limit
     if share >= 90:
         used = f"{format_bytes(peak)} of memory, {share:.0f} % of the {format_bytes(limit)}"
@@ -193,14 +193,14 @@ def _cpu_size(
     mean = cpu_usec / outcome.duration_s / 1_000_000 / node_count(record)  # cores
     most = (peak_of(rates_over(samples, cpu_percent), mean * 100) or 0.0) / 100
     asked = record.job.requirements.cpus
-    can_shrink = _is_complete(outcome)
-    if can_shrink and asked is not None and asked >= 2 and mean >= 0.8 and most <= 1.1:
+    can_shrink = _is_complete(outcome) and asked is not None and asked >= 2
+    if can_shrink and mean >= 0.8 and most <= 1.1:
         text = f"requested {asked:g} CPUs and used one: its work is in one thread"
-        advice = f"{cpus_option(1)}, or use more threads"
+        advice = f"{_cpus_option(1)}, or use more threads"
         yield Finding(Code.ONE_CORE_ONLY, Severity.INFO, text, advice)
-    elif can_shrink and asked is not None and asked >= 2 and most <= asked / 2:
+    elif can_shrink and asked is not None and most <= asked / 2:
         text = f"requested {asked:g} CPUs and never used more than {most:.1f} ({mean:.1f} on average)"
-        yield Finding(Code.CPUS_UNUSED, Severity.INFO, text, cpus_option(most))
+        yield Finding(Code.CPUS_UNUSED, Severity.INFO, text, _cpus_option(most))
     elif mean < 0.1 and not _explained_by_io(outcome) and not _worked_on_gpu(outcome):
         share = 100 * mean
         text = f"used {share:.1f} % of one core: it spent most of its time waiting"
@@ -217,7 +217,13 @@ def _more_cpus(cpus: float, usage: Usage) -> str:
     """Advises one CPU more, but no more than the job had threads."""
     wanted = math.ceil(cpus + 1)
     threads = usage.threads_peak
-    return cpus_option(min(wanted, threads) if threads is not None and threads > cpus else wanted)
+    return _cpus_option(min(wanted, threads) if threads is not None and threads > cpus else wanted)
+
+
+def _cpus_option(cpus: float) -> str:
+    from joblens.analysis.sizing.observations import cpus_option  # most jobs need no advice
+
+    return cpus_option(cpus)
 
 
 def _explained_by_io(outcome: Outcome) -> bool:
@@ -232,6 +238,8 @@ def _more_memory(record: Record) -> str:
     limit = record.job.requirements.memory_bytes if record.job.enforce else None
     if limit is None:
         return "run fewer jobs at once, raise the limit of the enclosing job or unit, or use a larger machine"
+    from joblens.analysis.sizing.observations import more_memory_option
+
     return more_memory_option(limit)
 
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.numbers.gpu import gpu_share, gpus_used, slowed_share, throttle_words
-from joblens.model.jobs.job import Finding, Job, Outcome, Severity
+from joblens.model.jobs.job import Code, Finding, Job, Outcome, Severity
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import format_duration
 

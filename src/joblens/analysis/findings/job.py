@@ -5,13 +5,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.findings.efficiency import sizing_findings, start_findings, waiting_findings
-from joblens.analysis.sizing.observations import more_memory_option, more_time_option
-from joblens.model.clusters.slurm import CANCELLED_REASON, WALLTIME_REASON
+from joblens.model.delivery import FormerWorker
 from joblens.model.jobs.job import (
     LOGOUT,
     SHUTDOWN,
+    Code,
     Finding,
     Job,
     Outcome,
@@ -89,9 +88,7 @@ def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  
     if outcome.status is Status.CANCELLED and outcome.reason in (LOGOUT, SHUTDOWN):
         return _stopped_by_systemd(record, outcome)
     if outcome.status is Status.CANCELLED:
-        how = outcome.error if outcome.reason == CANCELLED_REASON and outcome.error else "cancelled"
-        text = f"{how} after {format_duration(outcome.duration_s)}"
-        return Finding(Code.CANCELLED, Severity.INFO, text)
+        return _cancelled(outcome)
     if outcome.status is Status.LOST:
         text = outcome.error or "its supervisor died; its result is unknown"
         return Finding(Code.LOST, Severity.PROBLEM, text, f"run it again: {_rerun(record)}")
@@ -106,6 +103,14 @@ def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  
     if outcome.exit_code:
         return _exit_code(record, outcome, outcome.exit_code)
     return None
+
+
+def _cancelled(outcome: Outcome) -> Finding:
+    from joblens.model.clusters.slurm import CANCELLED_REASON
+
+    how = outcome.error if outcome.reason == CANCELLED_REASON and outcome.error else "cancelled"
+    text = f"{how} after {format_duration(outcome.duration_s)}"
+    return Finding(Code.CANCELLED, Severity.INFO, text)
 
 
 def _stopped_by_systemd(record: Record, outcome: Outcome) -> Finding:
@@ -124,6 +129,9 @@ def _rerun(record: Record) -> str:
 
 
 def _timed_out(record: Record, outcome: Outcome) -> Finding:
+    from joblens.analysis.sizing.observations import more_time_option
+    from joblens.model.clusters.slurm import WALLTIME_REASON
+
     if outcome.reason == WALLTIME_REASON:
         return Finding(
             Code.TIMED_OUT,
@@ -160,6 +168,8 @@ def _more_memory(record: Record, outcome: Outcome) -> str:
     limit = record.job.requirements.memory_bytes if record.job.enforce else None
     if limit is None:
         return "run fewer jobs at once, raise the limit of the enclosing job or unit, or use a larger machine"
+    from joblens.analysis.sizing.observations import more_memory_option
+
     return more_memory_option(limit, outcome.usage.memory_peak_bytes or 0)
 
 
@@ -343,3 +353,13 @@ def _caveats(record: Record, usage: Usage) -> Iterator[Finding]:
         yield Finding(
             Code.SHARED, Severity.INFO, text, "measure one at a time, or run each as its own command"
         )
+
+
+def taken_up_again(fence: int, former: FormerWorker | None) -> tuple[Finding, ...]:
+    """`fence`: 1 for the first worker that took it."""
+    if former is None:
+        return ()  # it has not run before
+    what = "stopped before the job ended" if former.gave_back else "was lost while running the job"
+    text = f"worker {former.name} {what}; this is attempt {fence}"
+    advice = "if a second run does harm, submit it with --retry-lost never"
+    return (Finding(Code.TAKEN_UP_AGAIN, Severity.WARNING, text, advice),)

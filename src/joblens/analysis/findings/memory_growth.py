@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.numbers.rates import unreclaimable_bytes
-from joblens.model.jobs.job import Finding, Record, Severity
+from joblens.model.jobs.job import Code, Finding, Record, Severity
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import MIB, format_bytes, format_duration
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.sizing.rightsizing import Group
-from joblens.model.jobs.job import Finding, Severity
+from joblens.model.jobs.job import Code, Finding, Severity
 from joblens.model.values.units import format_duration
 
 _MANY = 50

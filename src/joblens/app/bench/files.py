@@ -84,9 +84,9 @@ def find(folder: str, word: str) -> Document:
     if len(matching) == 1:
         return load_file(os.path.join(folder, f"{matching[0]}.json"))
     if matching:
-        raise BenchmarkError(f"'{word}' may be any of {_some(matching)}", hint="give more of it")
+        raise BenchmarkError(f"'{word}' is ambiguous: {_some(matching)}", hint="give more characters")
     raise BenchmarkError(
-        f"there is no result '{word}' in {folder}", hint="joblens bench list shows what there is"
+        f"there is no result '{word}' in {folder}", hint="joblens bench list shows all results"
     )
 
 
@@ -103,10 +103,10 @@ def _what_is_wrong(document: Any) -> str:
     if not isinstance(document, dict) or "kind" not in document:
         return "it has no 'kind'"
     if document.get("format", 0) > FORMAT:
-        return f"format {document['format']} was written by a newer joblens"
+        return f"format {document['format']} is from a newer joblens"
     needed = _NEEDED.get(document["kind"])
     if needed is None:
-        return f"kind '{document['kind']}' is not known"
+        return f"kind '{document['kind']}' is unknown"
     lacking = [key for key in ("id", "created_time", "system_info", *needed) if key not in document]
     return f"{', '.join(lacking)} missing" if lacking else ""
 

@@ -319,7 +319,7 @@ class QueueCapacity:
                 self._is_started_here = isinstance(_peek(settings, deliveries), StartedWorker)
         if not self._workers and not self._is_started_here:
             names = ", ".join(sorted(self._queues))
-            warn(f"no worker serves the queue {names} yet: jobs wait for one (joblens worker)")
+            warn(f"no worker serves the queue {names}; jobs wait until one starts (joblens worker)")
 
     def check(self, places: Collection[int]) -> None:
         """Raises PlanError for what no worker could take."""
@@ -355,9 +355,9 @@ class QueueCapacity:
         if self._workers:
             where = f"{len(self._workers)} worker{'' if len(self._workers) == 1 else 's'}"
         elif self._is_started_here:
-            where = "a worker is started on this machine when there is work"
+            where = "a worker starts on this machine when there is work"
         else:
-            where = "no worker yet: jobs wait for one"
+            where = "no worker yet; jobs wait until one starts"
         return ClusterPreview(
             engine=self._options.engine,
             where=f"{broker}; {where}" if broker else where,

@@ -73,7 +73,7 @@ def private_dir(path: "str | os.PathLike[str]") -> str:
     except OSError as error:
         raise InputError(
             f"{absolute}: cannot be used as a log directory: {error.strerror}",
-            hint="give a directory that exists or can be made",
+            hint="give a directory that exists or can be created",
         ) from error
     return absolute
 
@@ -252,7 +252,7 @@ class HostConnection:
         except (JoblensError, OSError) as error:
             if not self._has_warned:
                 self._has_warned = True
-                self._warn(f"what a job does could not be written down: {error}")
+                self._warn(f"the job's data could not be written: {error}")
             return None
 
     @contextlib.contextmanager
@@ -276,7 +276,7 @@ class HostConnection:
         try:
             return open_store(self.settings(), self._warn), open_sinks(self.settings(), self._warn)
         except ImportError as error:  # no file locks on this system
-            raise StoreError(f"no store can be kept here: {error}") from error
+            raise StoreError(f"no store can be created here: {error}") from error
 
     # -- around a fork. SQLite keeps the locks of a process in its memory: a child that inherits an open
     # database believes to hold locks that only its parent has. So nothing may be open while forking.
@@ -296,7 +296,9 @@ class HostConnection:
         self._start_anew()
         if inherited is not None:
             _never_closed.append(inherited)
-            self._why_unusable = "the program forked while its store was in use: this child cannot use it"
+            self._why_unusable = (
+                "the program forked while its store was in use; the child process cannot use it"
+            )
 
 
 def _current_user() -> str:
@@ -347,10 +349,9 @@ def _surroundings_of_program(host: HostFacts, settings: Settings) -> ProvenanceS
     if not settings.provenance.enabled or not has_linux():
         return None
     from joblens import __version__
-    from joblens.agent.provenance.command_kind import CommandKind
     from joblens.agent.provenance.parts import ProvenanceParts
     from joblens.model.jobs.details import digest_of
-    from joblens.probes.provenance.program_files import starting_words
+    from joblens.probes.provenance.program_files import CommandKind, starting_words
 
     words = (sys.executable, *starting_words(sys.orig_argv, is_shell=False)[1:])
     try:

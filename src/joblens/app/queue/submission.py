@@ -169,7 +169,7 @@ def refuse_others_job(record: Record, user: str) -> None:
     owner = record.job.user
     if owner and owner != user:
         raise InputError(
-            f"job {record.number or record.job.uuid} belongs to {owner}, and you are {user}",
+            f"job {record.number or record.job.uuid} belongs to {owner}, not to {user}",
             hint=f"ask {owner} to cancel it",
         )
 

@@ -112,7 +112,7 @@ def states_until_final(
 def _refuse_missing(states: Mapping[str, Status], uuids: Sequence[str]) -> None:
     missing = [uuid for uuid in uuids if uuid not in states]
     if missing:
-        raise UnknownJob(f"job {missing[0]} vanished from the store")
+        raise UnknownJob(f"job {missing[0]} was removed from the store")
 
 
 class TaskGroup(Struct, frozen=True):
@@ -179,7 +179,7 @@ def wait_for_group(store: QueueStore, group: TaskGroup, timeout_s: float | None,
 
 
 def unknown_workflow(ident: str) -> UnknownWorkflow:
-    return UnknownWorkflow(f"no workflow has the id '{ident}'", hint="`joblens workflows` lists them")
+    return UnknownWorkflow(f"no workflow has the ID '{ident}'", hint="`joblens workflows` lists them")
 
 
 def workflow_of(records: Sequence[Record]) -> str | None:

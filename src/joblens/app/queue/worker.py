@@ -154,9 +154,9 @@ def _node_desks(settings: Settings, hired: PilotOptions | None) -> MultiNodeJobs
     """Of a worker whose jobs may bring along a way to their other nodes."""
     if hired is None or hired.ear is None:
         return None
-    from joblens.app.wiring.node_agents import desks_here
+    from joblens.app.wiring.node_agents import nodes_here
 
-    return desks_here(settings.limits.cgroup_parent)
+    return nodes_here(settings.limits.cgroup_parent)
 
 
 def make_info(settings: Settings, context: AgentContext, options: WorkerOptions, broker: str) -> WorkerInfo:
@@ -231,7 +231,7 @@ class RunningWorker:
             fences.append(FencedStore(store))
             return fences[0]
 
-        context = open_context(settings, self._take_sample, allow_many_files(), log.warn, around)
+        context = open_context(settings, allow_many_files(), log.warn, around)
         self.info = make_info(settings, context, options, broker)
         claimed: dict[str, ClaimedJob] = {}
         hired = options.hired
@@ -264,10 +264,6 @@ class RunningWorker:
         if named is not record and self._worker is not None:
             self._worker.forgo_end(record.job.uuid)
         return self._complete(named)
-
-    def _take_sample(self, name: str) -> None:
-        if self._worker is not None:
-            self._worker.take_sample(name)
 
     def _plan(
         self, settings: Settings, options: WorkerOptions, idle_s: float | None, *, is_embedded: bool
@@ -406,7 +402,9 @@ class _Upgrade:
         self._next_look_s = now_s + _UPGRADE_LOOK_S
         if self._installation.has_changed():
             self.is_due = True
-            self._tell("another version of joblens was installed: restarts in place when its jobs have ended")
+            self._tell(
+                "another version of joblens was installed; restarting in place when its jobs have ended"
+            )
             if self._hearing is not None:
                 self._hearing.stop()
             self._worker.end()

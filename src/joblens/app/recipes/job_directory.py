@@ -83,8 +83,8 @@ def told_if_unreadable() -> Iterator[None]:
         yield
     except PermissionError as error:
         raise InputError(
-            f"{error.filename or 'a file of the job'} may not be read",
-            hint="folders of jobs are private to those who started them",
+            f"{error.filename or 'a file of the job'} cannot be read: permission denied",
+            hint="job directories are private to their users",
         ) from error
     except OSError as error:
         if error.filename is None:
@@ -103,7 +103,7 @@ def _hint(path: str) -> str:
     with os.scandir(path) as entries:
         jobs = sorted(entry.name for entry in entries if entry.is_dir() and is_job_folder(entry.path))
     if not jobs:
-        return "give the folder that has the event log"
+        return "give the directory that has the event log"
     return f"its jobs are {', '.join(jobs[-3:])}{' and others' if len(jobs) > 3 else ''}; --list shows them"
 
 
@@ -112,14 +112,16 @@ class JobDirectory:
 
     def __init__(self, path: str) -> None:
         if not os.path.isdir(path):
-            raise InputError(f"there is no job folder {path}", hint="give the folder that has the event log")
+            raise InputError(
+                f"there is no job directory {path}", hint="give the directory that has the event log"
+            )
         if not os.access(path, os.R_OK | os.X_OK):
             raise InputError(
-                f"{path} may not be read", hint="folders of jobs are private to those who started them"
+                f"{path} cannot be read: permission denied", hint="job directories are private to their users"
             )
         if not is_job_folder(path):
             raise InputError(
-                f"{path} is no job's folder: no event log, no plan, no summary", hint=_hint(path)
+                f"{path} is not a job directory: no event log, no plan, no summary", hint=_hint(path)
             )
         self.path = path
         self.job_id = os.path.basename(os.path.abspath(path))

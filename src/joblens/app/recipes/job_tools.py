@@ -104,9 +104,9 @@ class Stopped(Struct, frozen=True, kw_only=True):
 def stop_process(process: JobProcess, *, timeout_s: float, force: bool) -> Stopped:
     pid = process.process_id
     if process.is_alive is None:
-        return Stopped(success=False, process_id=pid, reason="nobody here can tell whether the job runs")
+        return Stopped(success=False, process_id=pid, reason="it is unknown whether the job is running")
     if not process.is_alive or pid is None:
-        return Stopped(success=True, process_id=pid, reason="the job does not run")
+        return Stopped(success=True, process_id=pid, reason="the job is not running")
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -127,7 +127,7 @@ def _end(descriptor: int, pid: int, timeout_s: float, *, force: bool) -> Stopped
     if _has_ended(descriptor, timeout_s):
         return Stopped(success=True, process_id=pid, was_running=True)
     if not force:
-        reason = f"it has not ended within {timeout_s:g} s"
+        reason = f"it did not end within {timeout_s:g} s"
         return Stopped(success=False, process_id=pid, was_running=True, reason=reason)
     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     has_ended = _has_ended(descriptor, _AFTER_KILL_S)
@@ -151,10 +151,12 @@ class JobUtils:
         elif base_dir is not None:
             path = os.path.join(str(base_dir), path)
         if not os.path.isdir(path):
-            raise InputError(f"there is no folder {path}", hint="give a job's folder, or one with jobs in it")
+            raise InputError(
+                f"there is no directory {path}", hint="give a job directory, or a directory of jobs"
+            )
         self._job_dir = path if is_job_folder(path) else None
         if self._job_dir is None and (work_dir is not None or base_dir is not None):
-            raise InputError(f"{path} is no job's folder: no event log, no plan, no summary")
+            raise InputError(f"{path} is not a job directory: no event log, no plan, no summary")
         self.base_dir = os.path.dirname(os.path.abspath(path)) if self._job_dir else path
 
     @property
@@ -287,8 +289,8 @@ class JobUtils:
         folder of jobs: which of them is meant has to be said."""
         if self._job_dir is None:
             running = ", ".join(job["job_id"] for job in self.list_running_jobs())
-            hint = f"name one: {running}" if running else "none of its jobs runs"
-            raise InputError(f"{self.base_dir} is a folder of jobs, no job's", hint=hint)
+            hint = f"name one: {running}" if running else "none of its jobs is running"
+            raise InputError(f"{self.base_dir} is a directory of jobs, not a job", hint=hint)
         return stop_process(LiveSnapshot(self.work_dir).process(), timeout_s=timeout, force=force)
 
 
@@ -298,7 +300,7 @@ def _folder_of(job_id: str, work_dir: str) -> str:
         return os.path.join(work_dir, job_id)
     name, told = os.path.basename(os.path.abspath(work_dir)), summary_in(work_dir).get("job_id")
     if os.path.basename(os.path.normpath(job_id)) not in (name, told):
-        raise InputError(f"{work_dir} is not the folder of job {job_id}, but that of {told or name}")
+        raise InputError(f"{work_dir} is not the directory of job {job_id}, but of {told or name}")
     return work_dir
 
 

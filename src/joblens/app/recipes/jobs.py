@@ -91,11 +91,11 @@ def plan_to_go_on(
     changes = recipe_changes(before.recipe, recipe)
     changes += changed_inputs(before.operator_files, _operator_files(recipe))
     if changes:
-        raise _changed(f"the recipe is not the one that job {before.job_id} was made from", changes)
+        raise _changed(f"the recipe has changed since job {before.job_id} was created", changes)
     files = _files(checked, recipe)
     changes = changed_inputs(before.inputs, stamp_inputs([file.path for file in files]))
     if changes:
-        raise _changed(f"the data is not what it was when job {before.job_id} was made", changes)
+        raise _changed(f"the data has changed since job {before.job_id} was created", changes)
     sizing = _sizing(checked, recipe, files, memory)
     return replace(
         before,
@@ -139,7 +139,7 @@ def _files(checked: CheckedRecipe, recipe: Recipe) -> "tuple[DataFile, ...]":
         said = f"{recipe.export_path} is one of the files of the dataset"
         raise RecipeError(
             problem_at(checked.loaded, "export_path", said),
-            hint="write somewhere else: a job never changes what it reads",
+            hint="write somewhere else; a job never changes its input",
         )
     return files
 
@@ -152,7 +152,7 @@ def _refuse_reading_itself(checked: CheckedRecipe, recipe: Recipe, job_dir: str)
         said = f"{found}, which this job writes, would be read as data by the next one"
         raise RecipeError(
             problem_at(checked.loaded, "dataset_path", said),
-            hint="let work_dir and export_path lie outside of the dataset, or name its files by a pattern",
+            hint="place work_dir and export_path outside the dataset, or select its files with a pattern",
         )
 
 
@@ -208,8 +208,8 @@ def _planned(
         _refuse_running(folder)
     except PermissionError as error:
         raise RecipeError(
-            f"job {job_id} is somebody else's: {error.filename} may not be read",
-            hint="jobs are private to who started them; give this one another id",
+            f"job {job_id} belongs to another user: {error.filename} cannot be read",
+            hint="job directories are private to their users; choose another ID",
         ) from error
     before = None if start_over else read_plan(folder.path)
     if before is not None:
@@ -247,8 +247,8 @@ def make_job(job: PlannedJob) -> JobFolder:
         if not was_there:
             shutil.rmtree(folder.path, ignore_errors=True)
         raise RecipeError(
-            f"the job's folder cannot be made: {error.filename or folder.path}: {error.strerror}",
-            hint="name another place with work_dir or --work-dir, or with export_path",
+            f"the job directory cannot be created: {error.filename or folder.path}: {error.strerror}",
+            hint="choose another directory with work_dir, --work-dir or export_path",
         ) from error
     return folder
 
@@ -268,8 +268,8 @@ def _refuse_running(folder: JobFolder) -> None:
     holder = running_executor(folder) if os.path.isdir(folder.path) else None
     if holder is not None:
         raise JobIsRunning(
-            f"job {folder.job_id} is running now, as process {holder.pid}",
-            hint=f"joblens snapshot {folder.path} --human-readable shows where it is",
+            f"job {folder.job_id} is already running as process {holder.pid}",
+            hint=f"joblens snapshot {folder.path} --human-readable shows its progress",
         )
 
 
@@ -302,7 +302,7 @@ def _no_such_job(base_dir: str, job_id: str) -> RecipeError:
     near = nearest_word(job_id, known)
     hint = f"did you mean {near}?" if near else ""
     if not near and known:
-        hint = f"the newest one there is {known[-1]}"
+        hint = f"the newest one is {known[-1]}"
     return RecipeError(f"there is no job {job_id} in {base_dir}", hint=hint)
 
 

@@ -221,11 +221,11 @@ def _warnings(recipe: Recipe) -> list[str]:
 
     warnings = []
     if recipe.ignored:
-        warnings.append(f"these keys change nothing here: {', '.join(recipe.ignored)}")
+        warnings.append(f"these keys have no effect: {', '.join(recipe.ignored)}")
     for call in recipe.process:
         ignored = registry.ignored_parameters(call)
         if ignored:
-            warnings.append(f"{call.name}: these parameters change nothing here: {', '.join(ignored)}")
+            warnings.append(f"{call.name}: these parameters have no effect: {', '.join(ignored)}")
     unused = [name for name in ("size", "num_of_partitions") if getattr(recipe.partition, name)]
     if recipe.auto_configure and unused:
         warnings.append(f"partition.{unused[0]} is not used: auto_configure chooses the partitions")

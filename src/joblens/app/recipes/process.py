@@ -46,7 +46,7 @@ def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan
     if is_folder(resume):
         found = plan_in(resume)
         if found is None:
-            raise RecipeError(f"{resume} is no folder of a job: there is no metadata/plan.json in it")
+            raise RecipeError(f"{resume} is not a job directory: it has no metadata/plan.json")
         return found
     for base in [work_dir] if work_dir is not None else [os.curdir]:
         found = plan_in(os.path.join(base, resume))
@@ -55,10 +55,10 @@ def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan
     job_dir = None if work_dir is not None else _told_by_history(resume, settings)
     found = None if job_dir is None else plan_in(job_dir)
     if found is None:
-        where = f"in {work_dir}" if work_dir is not None else "in this folder or in the history"
+        where = f"in {work_dir}" if work_dir is not None else "in this directory or in the history"
         raise RecipeError(
             f"there is no job {resume} {where}",
-            hint="give the job's folder, or the recipe too: joblens process RECIPE --resume ID",
+            hint="give the job directory, or the recipe too: joblens process RECIPE --resume ID",
         )
     return found
 
@@ -68,8 +68,8 @@ def plan_in(job_dir: str) -> RecipePlan | None:
     plan = read_plan(path)
     if plan is not None and os.path.realpath(plan.job_dir) != os.path.realpath(path):
         raise RecipeError(
-            f"the job in {path} was made in {plan.job_dir}, and its files name that place",
-            hint="move it back, or link that place to this one",
+            f"the job in {path} was created in {plan.job_dir}, and its files refer to that path",
+            hint="move it back, or create a symbolic link there",
         )
     return plan
 
@@ -298,7 +298,7 @@ def _loaded(recipe: "str | Mapping[str, Any] | None", wishes: Wishes, settings: 
 
     if recipe is None:
         if not wishes.resume:
-            raise InputError("there is no recipe", hint="name its file, or a job to go on with: --resume ID")
+            raise InputError("no recipe given", hint="give a recipe file, or continue a job with --resume ID")
         _given(structs.replace(wishes, resume=None))  # the other wishes
         plan = plan_of(wishes.resume, wishes.work_dir, settings)
         return loaded_from_plan(plan, _given(structs.replace(wishes, resume=plan.job_id, job_id=None)))
@@ -320,7 +320,7 @@ def _loaded_as_told(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) ->
         values = msgspec.to_builtins(dict(recipe))
         msgspec.json.encode(values)
     except (TypeError, ValueError) as error:
-        raise InputError(f"the recipe has a value that no file could hold: {error}") from error
+        raise InputError(f"the recipe has a value that cannot be written to a file: {error}") from error
     import json
 
     try:
@@ -338,9 +338,9 @@ def _given(wishes: Wishes) -> dict[str, Any]:
         raise InputError(f"executor '{wishes.executor}'", hint=f"one of {', '.join(executors)}")
     _check_np(wishes.np)
     if wishes.work_dir is not None and not wishes.work_dir.strip():
-        raise InputError("--work-dir must not be empty", hint="leave it out: then the recipe says where")
+        raise InputError("--work-dir must not be empty", hint="omit it to use the recipe's setting")
     if wishes.job_id and wishes.resume and wishes.job_id != wishes.resume:
-        raise InputError("--job-id and --resume name two jobs", hint="give only one of them")
+        raise InputError("--job-id and --resume cannot be combined", hint="give one of them")
     for name, ident in (("--job-id", wishes.job_id), ("--resume", wishes.resume)):
         _read(name, ident, read_job_id)
     return {

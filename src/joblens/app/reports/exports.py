@@ -179,7 +179,7 @@ def export_samples(store: Store, records: Iterable[Record], folder: str, advance
             try:
                 make_private_folder(os.path.dirname(path))
             except OSError as error:
-                raise InputError(f"{os.path.dirname(path)}: cannot be made: {error.strerror}") from error
+                raise InputError(f"{os.path.dirname(path)}: cannot be created: {error.strerror}") from error
             with output_file(path) as file:
                 rows += export_gzip_samples(store, record, file)
             files.append(path)
@@ -201,7 +201,7 @@ def export_time_series(store: Store, records: Iterable[Record], path: str, advan
     try:
         writer = TimeSeriesWriter(path)
     except StoreError as error:
-        hint = "name a file that is not there yet, or a time-series file to add to"
+        hint = "give a new file, or a time-series file to append to"
         raise InputError(str(error), hint=hint) from error
     jobs = rows = incomplete = 0
     for record in records:

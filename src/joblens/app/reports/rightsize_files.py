@@ -123,7 +123,7 @@ def _raised(
     if rule is None:
         raise InputError(
             f"job '{entry.get('name')}': its failure handler '{handler.name}' has no rule for jobs that ran "
-            f"out of memory (exit code {code}), so what does not fit would just fail; nothing was written",
+            f"out of memory (exit code {code}), so jobs that do not fit would fail; nothing was written",
             hint=f"add a rule with exit_codes [{code}] and memory_factor, or use --strategy max-seen",
         )
     path: Path = ("failure_handlers", place, "rules", handler.rules.index(rule))
@@ -243,15 +243,13 @@ def open_spec(path: str | None, workflow: Workflow, run: Run) -> SpecFile:
     """`path` None: where the workflow came from."""
     place = path or workflow.source
     if not place:
-        raise InputError(
-            f"workflow {workflow.number} did not come from a file", hint="name the file: --write FILE"
-        )
+        raise InputError(f"workflow {workflow.number} has no file", hint="give the file: --write FILE")
     try:
         with open(place, encoding="utf-8", newline="") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        hint = "name the file: --write FILE" if path is None else ""
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        hint = "give the file: --write FILE" if path is None else ""
         raise InputError(f"{place} cannot be read: {reason}", hint=hint) from error
     kind = run.spec_format if place == workflow.source else format_of(place, text)
     reading = read_workflow(text, kind, place)
@@ -259,8 +257,8 @@ def open_spec(path: str | None, workflow: Workflow, run: Run) -> SpecFile:
         raise spec_error(place, _problems(place, reading))
     if reading.spec.name != workflow.name:
         raise InputError(
-            f"{place} is workflow '{reading.spec.name}', the runs are of '{workflow.name}'",
-            hint="name a file of the same workflow: --write FILE",
+            f"{place} is workflow '{reading.spec.name}', but the runs belong to '{workflow.name}'",
+            hint="give a file of the same workflow: --write FILE",
         )
     return SpecFile(
         path=place,
@@ -319,7 +317,7 @@ def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool, forces:
     reading = read_workflow(text, file.format, file.path)
     if reading.spec is None:
         raise SpecError(
-            f"{file.path} was left as it is: with the advice in it, it could not be read\n"
+            f"{file.path} is unchanged: with the new values it would be invalid\n"
             + "\n".join(_problems(file.path, reading))
         )
     return EditedSpec(text, retries.notes, tuple(kept), tuple(told))
@@ -397,7 +395,7 @@ def replace_file(file: SpecFile, text: str) -> None:
         mode = os.stat(target).st_mode & 0o7777
         with open(target, encoding="utf-8", newline="") as now:
             if now.read() != file.text:
-                raise InputError(f"{file.path} was changed in the meantime; nothing was written")
+                raise InputError(f"{file.path} has changed meanwhile; nothing was written")
         with atomic_file(target) as part, open(part, "w", encoding="utf-8", newline="") as new:
             new.write(text)
             new.flush()

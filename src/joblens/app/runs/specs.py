@@ -198,8 +198,8 @@ def whole_run(run: Run, store: Store, settings: Settings, *, with_user_data: boo
         label = run_label(run)
         raise InputError(
             f"run {label} cannot be run from here: there are secrets in its workflow, which are not in the "
-            f"store, and the private file that had them, {_path(run, settings)}, is gone",
-            hint="joblens run FILE begins a new run",
+            f"store, and the private file with them, {_path(run, settings)}, no longer exists",
+            hint="joblens run FILE starts a new run",
         )
     return _with(run, kept)
 
@@ -218,8 +218,8 @@ def whole_batches(batches: Sequence[JobsSpawned], settings: Settings) -> tuple[J
     if missing:
         raise InputError(
             "the run cannot be run from here: there are secrets in jobs that were added to it, and the "
-            f"private file that had them, {missing[0]}, is gone",
-            hint="joblens run FILE begins a new run",
+            f"private file that had them, {missing[0]}, no longer exists",
+            hint="joblens run FILE starts a new run",
         )
     return tuple(found for _, found in whole if found is not None)
 

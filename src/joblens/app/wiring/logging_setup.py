@@ -54,7 +54,7 @@ def _handler_for(settings: LogSettings) -> "_OwnHandler":
     except OSError as error:
         raise ConfigError(
             f"logs.file: {settings.file} cannot be written: {error.strerror}",
-            hint="choose another file, or leave it unset to log to standard error",
+            hint="choose another file, or unset it to log to standard error",
         ) from error
 
 

@@ -53,12 +53,12 @@ def check_report(path: str) -> None:
     if not os.path.isdir(folder):
         raise InputError(f"--report {path}: there is no directory {folder}")
     if os.path.isdir(path):
-        raise InputError(f"--report {path}: it is a directory", hint="name a file")
+        raise InputError(f"--report {path}: is a directory", hint="name a file")
     place = path if os.path.exists(path) else folder
     if not os.access(place, os.W_OK):
         is_read_only = os.statvfs(place).f_flag & os.ST_RDONLY
-        reason = "its file system is read-only" if is_read_only else f"you may not write to {place}"
-        raise InputError(f"--report {path}: cannot be written: {reason}", hint="name a file elsewhere")
+        reason = "its file system is read-only" if is_read_only else f"no permission to write to {place}"
+        raise InputError(f"--report {path}: cannot be written: {reason}", hint="give another file")
 
 
 def write_report(record: Record, path: str) -> None:

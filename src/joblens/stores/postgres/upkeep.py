@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from joblens.files.atomic import atomic_file
 from joblens.model.errors import InputError, StoreError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
-from joblens.model.values.store_url import without_password
+from joblens.model.settings import without_password
 from joblens.stores.postgres.connection import SCHEMA, Connection, Database
 from joblens.stores.postgres.sample_tables import settle_all
 from joblens.stores.postgres.sql import SCHEMA_VERSION, asker, queries_of

@@ -27,6 +27,7 @@ from joblens.stores.queue.tickets import TicketFacts, counts, settle_ended
 from joblens.stores.samples.rows import encode_piece
 from joblens.stores.sql.batch import (
     BatchRows,
+    EndedJob,
     JobChange,
     began_at_us,
     ending_of,
@@ -34,8 +35,8 @@ from joblens.stores.sql.batch import (
     run_writes,
     runs_of,
     status_of,
+    sums_of,
 )
-from joblens.stores.sql.rollup_sums import EndedJob, sums_of
 
 _Q = encoded_queries("writing.sql")
 

@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 
 from joblens.model.errors import StoreCorrupt
 from joblens.model.jobs.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, Sample, within_64_bits
-from joblens.stores.samples import columns_flat, columns_packed
+from joblens.stores.samples import columns_flat
 
 Column = Sequence[int | None]
 Entries = Mapping[str, Struct] | None  # one sample's table; None: it was not read
@@ -258,7 +258,11 @@ def _head(version: int, tables: list[TableColumns], count: int, kinds: bytearray
 
 
 def _layout(version: int) -> ModuleType:
-    return columns_packed if version in (PACKED, PACKED_WITH_TABLES) else columns_flat
+    if version not in (PACKED, PACKED_WITH_TABLES):
+        return columns_flat
+    from joblens.stores.samples import columns_packed  # a short job has no large blocks
+
+    return columns_packed
 
 
 def _predict(

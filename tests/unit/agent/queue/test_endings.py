@@ -3,8 +3,7 @@
 import pytest
 
 from joblens.agent.queue.outcomes import cut_off_with_place, ended_with_place
-from joblens.analysis.findings.codes import Code
-from joblens.model.jobs.job import Attempt, Finding, Job, Outcome, Owner, Severity, Status, Usage
+from joblens.model.jobs.job import Attempt, Code, Finding, Job, Outcome, Owner, Severity, Status, Usage
 from joblens.runners.slurm.allocations import ending_of
 
 _JOB = Job(uuid="a", argv=("true",), created_at_us=0, timeout_exit_code=152)

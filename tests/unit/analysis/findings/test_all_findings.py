@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.findings.job import findings_for
 from joblens.model.jobs.job import (
     USAGE_NUMBERS,
+    Code,
     ContainerJob,
     Finding,
     Record,

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.findings.job import findings_for
 from joblens.analysis.numbers.gpu import (
     busy_curve,
@@ -14,7 +13,7 @@ from joblens.analysis.numbers.gpu import (
     spans_of,
     throttle_words,
 )
-from joblens.model.jobs.job import Finding, Requirements, RunLink, Usage
+from joblens.model.jobs.job import Code, Finding, Requirements, RunLink, Usage
 from joblens.model.jobs.sample import GpuReading, Sample
 from joblens.model.values.units import GIB
 from tests.unit.analysis.records import a_record, a_sample

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.findings.job import findings_for
 from joblens.analysis.findings.memory_growth import memory_growth
-from joblens.model.jobs.job import Requirements, Status, Usage
+from joblens.model.jobs.job import Code, Requirements, Status, Usage
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import GIB, MIB
 from tests.unit.analysis.records import a_record, a_sample

@@ -1,6 +1,6 @@
-"""Views of a run while it goes on: drawn in place on a terminal, as plain lines anywhere else.
+"""Views of a run in progress: drawn in place on a terminal, as plain lines anywhere else.
 
-Whoever drives the run tells what happens (`agent.run_view`); what jobs use now comes out of the store."""
+The driver reports what happens (`agent.runs.view`); the usage of running jobs is read from the store."""
 
 import os
 import time
@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from joblens.agent.terminal.screen import RunScreen
 from joblens.analysis.formats.history import where_it_ran
 from joblens.app.jobs.live import FIRST_RATE_S, LiveTails
 from joblens.app.runs.records import driven_before_s, earlier_durations, enabled_places
+from joblens.cli.ui.screen import RunScreen
 from joblens.engine.progress.progress import JobFailure, ProgressTracker, RunProgress
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.model.clusters.slurm import CANCELLED_REASON, WALLTIME_REASON
@@ -76,7 +76,7 @@ def failure_of(index: int, attempt: int, record: Record) -> JobFailure:
             reason = outcome.error or reason
         elif outcome.status is Status.TIMEOUT:
             limit = "" if asked.timeout_s is None else f" after {format_duration(asked.timeout_s)}"
-            reason = f"its time was up{limit}"
+            reason = f"timed out{limit}"
         elif outcome.reason == "out-of-memory" and asked.memory_bytes is not None:
             reason += f" at {format_bytes(asked.memory_bytes)}"
         elif outcome.status is Status.CANCELLED and outcome.reason != "not-started":

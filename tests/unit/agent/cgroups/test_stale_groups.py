@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from joblens.agent.cgroups import groups
+from joblens.agent.cgroups.groups import sweep_groups, sweep_own_groups
 from joblens.agent.cgroups.placement import owner_mark, shared_parent
-from joblens.agent.recovery import stale_groups
-from joblens.agent.recovery.stale_groups import sweep_groups, sweep_own_groups
 from joblens.agent.runtime.ownership import this_process
 from joblens.model.jobs.job import Record
 from joblens.model.values.ids import new_uuid
@@ -35,7 +35,7 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         version=2, controllers=(), mount_point=mount, own_path="/", directory=mount, is_writable=True
     )
     layout = CgroupLayout(kind="cgroup-v2", hierarchies={"unified": hierarchy})
-    monkeypatch.setattr(stale_groups, "read_layout", lambda: layout)
+    monkeypatch.setattr(groups, "read_layout", lambda: layout)
     parent = Path(shared_parent(mount))
     parent.mkdir()
     return parent
@@ -48,9 +48,9 @@ def test_groups_of_other_stores_are_judged_by_their_names_when_a_process_ends(
         (parent / name).mkdir()
     (parent / f"{new_uuid()}{owner_mark(LIVING, '/my/spool')}").mkdir()
     store = CountingStore()
-    monkeypatch.setattr(stale_groups, "read_layout", pytest.fail)
-    monkeypatch.setattr(stale_groups, "is_job_group", pytest.fail)
-    monkeypatch.setattr(stale_groups, "_age_s", pytest.fail)
+    monkeypatch.setattr(groups, "read_layout", pytest.fail)
+    monkeypatch.setattr(groups, "is_job_group", pytest.fail)
+    monkeypatch.setattr(groups, "_age_s", pytest.fail)
     sweep_own_groups("/my/spool", store, [str(parent)])  # type: ignore[arg-type]
     assert (store.asked, len(os.listdir(parent))) == (0, 4)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from joblens.views.text.standard_streams import GuardedStream
+from joblens.files.standard_streams import GuardedStream
 
 
 @pytest.fixture

@@ -1,5 +1,4 @@
-"""Standard output and standard error for commands that look after jobs: writing to them never raises, and
-never waits for a reader while a job needs looking after."""
+"""Standard output and standard error that never raise, and never block while a job needs attention."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""A job that runs in front of the user: streams passed through, keys and signals handed on, a live line."""
+"""Foreground session: one job on the user's terminal, with signals, streams and a live line."""
 
 import os
 import signal
@@ -6,21 +6,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from joblens.agent.launcher.launch import LaunchPlan
-from joblens.agent.measuring.readings import LiveReadings
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.session import JobSession
-from joblens.agent.terminal.output import OutputFiles
-from joblens.agent.terminal.streams import JobStreams
+from joblens.agent.terminal.streams import JobStreams, OutputFiles
 from joblens.agent.terminal.tty import Keyboard, LiveLine, RawTerminal, is_in_foreground, leaves_line_open
 from joblens.engine.life.job_life import EndCause
 from joblens.model.jobs.job import Job, Record
 from joblens.model.jobs.sample import Sample
 from joblens.model.writes import CancelAsked
+
+if TYPE_CHECKING:
+    from joblens.agent.measuring.readings import LiveReadings
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
@@ -53,7 +54,7 @@ class Foreground:
         self._render_live = render_live
         self._live = LiveLine(2) if render_live is not None else None
         self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
-        self._readings = LiveReadings(context.host)
+        self._readings: LiveReadings | None = None
         self._next_look_s = time.monotonic() + _LOOK_EVERY_S
         self._was_interrupted_by_key = False
         self._was_interrupted = False
@@ -121,7 +122,8 @@ class Foreground:
                 self._keyboard.give_back()
             if self._streams is not None:
                 self._streams.close()
-            self._readings.close()
+            if self._readings is not None:
+                self._readings.close()
             self._context.loop.remove_timed(self)
             self._give_signals_back(handlers)
         if self.session.error is not None:
@@ -253,6 +255,10 @@ class Foreground:
         if self._live is None or self.session.is_over or self.session.job.interval_s <= _LOOK_EVERY_S:
             return
         if self._recent and self._context.clock.now_us() - self._recent[-1].at_us > _OLD_US:
+            if self._readings is None:
+                from joblens.agent.measuring.readings import LiveReadings
+
+                self._readings = LiveReadings(self._context.host)
             reading = self._readings.read(self.session.record)
             if reading is not None:
                 self._recent.append(reading)
