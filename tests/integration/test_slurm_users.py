@@ -135,7 +135,7 @@ def test_scancel_of_a_running_job_ends_it_as_cancelled_in_slurm(
     assert record.outcome.reason == "slurm-cancelled"
     assert record.outcome.error == f"cancelled in Slurm by {getpass.getuser()}"
     assert record.outcome.usage.cpu_total_usec is not None  # it was measured to its end
-    assert record.outcome.findings[0].text.startswith("it was cancelled in Slurm by")
+    assert record.outcome.findings[0].text.startswith("cancelled in Slurm by")
     assert len(places(desk)[0]) == 1  # nobody placed it again
     assert len(desk.lines("ran")) == 1
     done = desk.call("show", "part_1")

@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from joblens.app.driving.start import Runs
-    from joblens.app.queue.submission import QueueStore
     from joblens.app.wiring.agent_context import OwnLog
     from joblens.app.wiring.drivers import StoreConnection
     from joblens.app.wiring.settings import LoadedSettings
     from joblens.model.settings import Settings
-    from joblens.ports.store import Store
+    from joblens.ports.store import QueueStore, Store
     from joblens.views.text.style import Palette
 
 _WIDTH_UNKNOWN = 80

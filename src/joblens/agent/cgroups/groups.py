@@ -27,7 +27,8 @@ from joblens.agent.cgroups.placement import (
     spool_mark,
     undo_division,
 )
-from joblens.agent.runtime.ownership import is_running, pid_namespace
+from joblens.agent.runtime.ownership import pid_namespace
+from joblens.files.processes import is_running
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.probes.cgroup.layout import UNIFIED, CgroupLayout, read_layout
 from joblens.probes.proc.kernel_files import list_pids, subgroups

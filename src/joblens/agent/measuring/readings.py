@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from joblens.agent.cgroups.placement import is_slot_group
 from joblens.agent.measuring.meter import COUNTERS, devices_since
-from joblens.agent.runtime.ownership import is_here, is_running, is_within_reach
+from joblens.agent.runtime.ownership import is_here, is_within_reach
+from joblens.files.processes import is_running
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.job import Attempt, Record
 from joblens.model.jobs.sample import DeviceIo, Sample

@@ -14,7 +14,6 @@ from joblens.agent.measuring.accounting import BY_WATCHING
 from joblens.agent.measuring.meter import COUNTERS, JobMeter, LimitWatch
 from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.recovery.settlement import Circumstances, Seen, standing_groups
-from joblens.agent.runtime.ownership import is_running
 from joblens.agent.session.context import AgentContext, hold_of, limits_key
 from joblens.agent.slots.after_kill import without_peak
 from joblens.agent.terminal.streams import NOTHING_NEW, OutputFiles
@@ -33,6 +32,7 @@ from joblens.engine.life.job_life import (
     next_wake_s,
     on_event,
 )
+from joblens.files.processes import is_running
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import NOTHING_REAPED, EarlySignal, ExitUsage, Record

@@ -11,10 +11,9 @@ import time
 from collections.abc import Iterator
 
 from joblens.files.private import open_with_folder
-from joblens.model.errors import ProbeError
+from joblens.files.processes import is_running, process_start_ticks
 from joblens.model.jobs.job import Job, Owner
 from joblens.probes.host.machine_load import HostFacts
-from joblens.probes.proc.kernel_files import parse_stat, process_start_ticks
 
 
 def this_process(host: HostFacts) -> Owner:
@@ -25,19 +24,6 @@ def this_process(host: HostFacts) -> Owner:
         boot_id=host.boot_id,
         pid_namespace=pid_namespace(),
     )
-
-
-def is_running(pid: int | None, start_ticks: int | None) -> bool:
-    """The very process, not another one that got its number. One that has ended but that nobody has waited
-    for yet does nothing any more."""
-    if pid is None or start_ticks is None:
-        return False
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            stat = parse_stat(file.read())
-    except (OSError, ValueError, ProbeError):
-        return False
-    return stat.is_alive and stat.start_ticks == start_ticks
 
 
 def is_here(owner: Owner, host: HostFacts) -> bool:

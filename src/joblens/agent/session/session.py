@@ -42,11 +42,11 @@ from joblens.engine.life.job_life import (
     next_wake_s,
     on_event,
 )
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import JoblensError, LauncherLost, LaunchError
 from joblens.model.jobs.job import NOTHING_REAPED, Attempt, Job, Outcome, Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, Write
-from joblens.probes.host.machine_load import process_start_ticks
 from joblens.probes.proc.kernel_files import count_gpus
 
 _SETTLE_S = 0.1  # only a process that is there this long after the main one's end is a leftover

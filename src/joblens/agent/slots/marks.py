@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from joblens.agent.cgroups.groups import SLOT_SUFFIX, JobGroups
 from joblens.agent.launcher.slot_ledger import ledger_owner, ledgers
-from joblens.agent.runtime.ownership import is_gone, is_running
+from joblens.agent.runtime.ownership import is_gone
 from joblens.files.private import create_with
+from joblens.files.processes import is_running
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Owner, Record
 from joblens.probes.host.machine_load import HostFacts

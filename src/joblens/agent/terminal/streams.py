@@ -69,13 +69,17 @@ class CappedFile:
     def _cut(self, size: int) -> None:
         left_out = size - 2 * self._half
         mark = f"\n[joblens: {left_out} bytes omitted]\n".encode()
-        temporary = self.path + ".part"
-        with open(self.path, "rb") as source, open(temporary, "wb", opener=_private) as target:
+        from joblens.files.atomic import atomic_file  # rarely needed
+
+        with (
+            open(self.path, "rb") as source,
+            atomic_file(self.path) as part,
+            open(part, "wb") as target,
+        ):
             _copy(source.fileno(), target.fileno(), 0, self._half)
             target.write(mark)
             target.flush()
             _copy(source.fileno(), target.fileno(), size - self._half, self._half)
-        os.replace(temporary, self.path)
 
 
 class OutputFiles:
@@ -114,10 +118,6 @@ def tail_of(path: str, max_bytes: int = 2000) -> str:
             return file.read(max_bytes).decode(errors="replace")
     except OSError:
         return ""
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _copy(source: int, target: int, offset: int, count: int) -> None:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from joblens.analysis.numbers.rates import cpu_percent, file_pages, unreclaimable_bytes
-from joblens.model.jobs.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, GpuReading, Sample
+from joblens.model.jobs.sample import GpuReading, Sample, sample_from_row, within_64_bits
 
 UNRECLAIMABLE = "unreclaimable"  # what Usage.memory_peak_basis says of peaks that are made here
 _TOLERANCE_BYTES = 1 << 20
@@ -288,7 +288,6 @@ class RunningSummary:
 _LEVEL = 1  # quick: neighbours are alike
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Any])
-_FIELDS = Sample.__struct_fields__
 
 
 class Row(Struct, frozen=True):
@@ -324,19 +323,12 @@ def packed_chunk(rows: Sequence[Row]) -> Chunk:
 
 
 def packed_row(number: int, sample: Sample) -> Row:
-    fields = astuple(sample)
     try:
-        data = _encoder.encode(fields)
-    except OverflowError:  # no true counter needs more than 64 bits
-        columns = fields[: len(SAMPLE_COLUMNS)]
-        data = _encoder.encode([None if abs(value or 0) >= 1 << 63 else value for value in columns])
+        data = _encoder.encode(astuple(sample))
+    except OverflowError:
+        data = _encoder.encode(astuple(within_64_bits(sample)))
     return Row(number, sample.gpus is not None, data)
 
 
 def unpacked(row: Row) -> Sample:
-    values = zip(_FIELDS, _decoder.decode(row.data), strict=False)
-    known = {name: value for name, value in values if value is not None}
-    for name, kind in SAMPLE_TABLES.items():
-        if name in known:
-            known[name] = msgspec.convert(known[name], dict[str, kind])  # type: ignore[valid-type]
-    return Sample(**known)
+    return sample_from_row(_decoder.decode(row.data))

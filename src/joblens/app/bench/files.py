@@ -9,6 +9,7 @@ import msgspec
 
 from joblens.analysis.comparing.bench import COMMANDS, FORMAT, TOOL, Document
 from joblens.app.wiring.drivers import store_home, store_name
+from joblens.files.atomic import write_atomically
 from joblens.files.private import make_private_folder
 from joblens.model.errors import BenchmarkError
 from joblens.model.settings import Settings
@@ -36,15 +37,10 @@ def new_id(title: str, created_time: str) -> str:
 def save(document: Mapping[str, Any], folder: str, name: str = "") -> str:
     """-> its path. All or nothing; a file that is there is replaced only when it was named."""
     path = os.path.join(folder, name or f"{document['id']}.json")
-    part = f"{path}.{os.urandom(4).hex()}.part"
     try:
         make_private_folder(os.path.dirname(os.path.abspath(path)))
-        with open(part, "xb", opener=lambda at, flags: os.open(at, flags, 0o600)) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
-        os.replace(part, path)
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
     except OSError as error:
-        if os.path.lexists(part):
-            os.unlink(part)
         raise BenchmarkError(f"{path}: the result could not be written: {error.strerror}") from error
     return path
 

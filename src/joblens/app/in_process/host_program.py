@@ -15,6 +15,7 @@ from joblens.agent.measuring.window_measurement import Measurement
 from joblens.app.in_process.host_meter import has_linux
 from joblens.app.jobs.epilog import apply_retention
 from joblens.files.private import make_private_folder
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import ConfigError, InputError, JoblensError, StoreError
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Owner, Record
@@ -30,7 +31,7 @@ from joblens.model.writes import (
     Write,
 )
 from joblens.ports.store import Sink, Store
-from joblens.probes.host.machine_load import HostFacts, process_start_ticks, read_host
+from joblens.probes.host.machine_load import HostFacts, read_host
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from joblens.app.queue.health import queue_health
 from joblens.app.queue.notifiers import broker_of
 from joblens.app.queue.submission import (
     QueueRequest,
-    QueueStore,
     cancel_all_queued,
     cancel_queued,
     enqueue,
@@ -33,6 +32,7 @@ from joblens.app.wiring.drivers import warn_in_python
 from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record, Status
+from joblens.ports.store import QueueStore
 from joblens.spec.tools.task_list import WrittenTask
 
 

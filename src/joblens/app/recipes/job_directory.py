@@ -15,11 +15,11 @@ from joblens.analysis.recipes.progress import PlannedWork, planned_by_names, pla
 from joblens.analysis.recipes.snapshot_json import JobAbout
 from joblens.data.base.job_folder import JobFolder, running_executor
 from joblens.files.private import open_plain_file
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import InputError
 from joblens.model.recipes.recipe import CheckpointStrategy, RecipePlan
 from joblens.model.values.json_text import decode_json
 from joblens.plan.workflows.plan_document import plan_from_json
-from joblens.stores.wrappers.journal import start_ticks
 
 _CLOCK_SLACK_S = 2.0  # the machine's clock may have been set a little since its start
 
@@ -51,7 +51,7 @@ def live_process(process_id: int | None, last_event_time: float | None) -> JobPr
     written is another one that got the number."""
     if process_id is None or last_event_time is None:
         return JobProcess(process_id=process_id)
-    ticks = start_ticks(process_id)
+    ticks = process_start_ticks(process_id)
     if ticks is None or _started_at(ticks) > last_event_time + _CLOCK_SLACK_S:
         return JobProcess(process_id=process_id, is_alive=False)
     return JobProcess(process_id=process_id, start_ticks=ticks, is_alive=True)

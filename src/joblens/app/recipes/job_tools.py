@@ -23,10 +23,10 @@ from joblens.app.recipes.job_directory import (
 from joblens.app.recipes.snapshots import LiveSnapshot
 from joblens.data.base.job_folder import JobFolder
 from joblens.files.private import open_plain_file
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import InputError
 from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.values.json_text import decode_json
-from joblens.stores.wrappers.journal import start_ticks
 
 
 def status_word(snapshot: JobSnapshot) -> str:
@@ -113,7 +113,7 @@ def stop_process(process: JobProcess, *, timeout_s: float, force: bool) -> Stopp
         return Stopped(success=True, process_id=pid, reason="the job has just ended")
     try:
         # The descriptor stands for one process for ever: looking once that it is the right one is enough.
-        if start_ticks(pid) != process.start_ticks:
+        if process_start_ticks(pid) != process.start_ticks:
             return Stopped(success=True, process_id=pid, reason="the job has just ended")
         return _end(descriptor, pid, timeout_s, force=force)
     except PermissionError:

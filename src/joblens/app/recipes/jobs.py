@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from joblens.app.recipes.loader import CheckedRecipe, problem_at
 from joblens.app.recipes.paths import check_places
 from joblens.data.base.job_folder import START_OVER, JobFolder, read_plan
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.model.errors import InputError, JobIsRunning, RecipeError
 from joblens.model.recipes.recipe import InputFile, Recipe, RecipePlan
 from joblens.plan.recipes.changes import recipe_changes
@@ -258,8 +258,8 @@ def _write_job(job: RecipeJob, folder: JobFolder) -> None:
         _clear(folder)
     folder.make()
     os.makedirs(os.path.dirname(job.plan.recipe.export_path), exist_ok=True)
-    write_whole(folder.recipe_copy(job.plan.recipe_path), job.plan.recipe_text.encode())
-    write_whole(folder.plan, plan_to_json(job.plan))
+    write_atomically(folder.recipe_copy(job.plan.recipe_path), job.plan.recipe_text.encode())
+    write_atomically(folder.plan, plan_to_json(job.plan))
 
 
 def _refuse_running(folder: JobFolder) -> None:

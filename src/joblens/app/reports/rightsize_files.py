@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from joblens.analysis.sizing.rightsizing import Advice, Group, GroupAdvice
 from joblens.app.workflows.loader import spec_error
+from joblens.files.atomic import atomic_file
 from joblens.model.errors import InputError, SpecError
 from joblens.model.runs.run import Run, Workflow
 from joblens.model.runs.workflow_spec import FailureHandler, RetryRule, WorkflowSpec
@@ -389,24 +390,16 @@ def _value(part: Advice, written: Any) -> Any:
 
 def replace_file(file: SpecFile, text: str) -> None:
     """At once or not at all. The mode stays; a link stays one and what it points to is written."""
-    place = os.path.realpath(file.path)
-    part = f"{place}.{os.urandom(8).hex()}.part"
+    target = os.path.realpath(file.path)
     try:
-        mode = os.stat(place).st_mode & 0o7777
-        with open(place, encoding="utf-8", newline="") as now:
+        mode = os.stat(target).st_mode & 0o7777
+        with open(target, encoding="utf-8", newline="") as now:
             if now.read() != file.text:
                 raise InputError(f"{file.path} has changed meanwhile; nothing was written")
-        with open(part, "x", encoding="utf-8", newline="", opener=_private) as new:
+        with atomic_file(target) as part, open(part, "w", encoding="utf-8", newline="") as new:
             new.write(text)
             new.flush()
             os.fchmod(new.fileno(), mode)
             os.fsync(new.fileno())
-        os.replace(part, place)
     except OSError as error:
-        if os.path.lexists(part):
-            os.unlink(part)
         raise InputError(f"{file.path} was not written: {error.strerror}") from error
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -25,7 +25,7 @@ from joblens.app.wiring.machine import check_fit
 from joblens.app.wiring.settings import load_settings
 from joblens.app.workflows.loader import loaded_run
 from joblens.engine.schedule.capacity import RunCapacity
-from joblens.files.private import write_own
+from joblens.files.atomic import write_durably
 from joblens.model.errors import BatchRefused, InputError, StoreError
 from joblens.model.redaction.secrets import REDACTED, SecretValues, redact_params, secret_values
 from joblens.model.runs.plan import Plan, PlannedJob, growing
@@ -353,7 +353,7 @@ class _Attempt:
     def _with_private_file(self, batch: JobsSpawned, jobs: tuple[JobSpec, ...], state: Any) -> JobsSpawned:
         private = f"{self._run.uuid}.{new_uuid()}.jobs"
         try:
-            write_own(self._path(private), msgspec.json.encode(PrivateBatch(jobs, state)))
+            write_durably(self._path(private), msgspec.json.encode(PrivateBatch(jobs, state)))
         except OSError as error:
             raise StoreError(
                 f"there are secrets in the jobs, and the private file for them, {self._path(private)}, "

@@ -12,7 +12,8 @@ from joblens.agent.runs.facts import whole_batch
 from joblens.analysis.runs.status import run_label
 from joblens.app.wiring.drivers import spool_dir, store_name
 from joblens.app.workflows.loader import LoadedSpec, load_spec, loaded_run, plan_of_run
-from joblens.files.private import read_own, write_own
+from joblens.files.atomic import write_durably
+from joblens.files.private import read_own
 from joblens.model.errors import InputError, JoblensError, StoreError
 from joblens.model.redaction.secrets import REDACTED, SecretValues, may_hold_secret
 from joblens.model.runs.plan import Plan
@@ -170,7 +171,7 @@ def keep_spec(run: Run, settings: Settings, secrets: SecretValues) -> None:
     )
     path = _path(run, settings)
     try:
-        write_own(path, msgspec.json.encode(kept))
+        write_durably(path, msgspec.json.encode(kept))
     except OSError as error:
         raise StoreError(
             f"there are secrets in the workflow, and the private file for them, {path}, cannot be written: "

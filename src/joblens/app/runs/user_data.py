@@ -13,7 +13,7 @@ from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runs.facts import value_of
 from joblens.agent.runtime.ownership import RunLock
 from joblens.app.wiring.drivers import is_file_store, spool_dir, store_name
-from joblens.files.private import write_own
+from joblens.files.atomic import write_durably
 from joblens.model.errors import InputError, StoreError, UnknownRun
 from joblens.model.redaction.secrets import redact_params
 from joblens.model.runs.run import Run, RunEvent, RunStarted, UserDataSet
@@ -67,7 +67,7 @@ def _with_private_file(fact: UserDataSet, data: Any, run: Run, settings: Setting
     spool = spool_dir(store_name(settings))
     private = f"{run.uuid}.{new_uuid()}.data"
     try:
-        write_own(os.path.join(spool, private), msgspec.json.encode(data))
+        write_durably(os.path.join(spool, private), msgspec.json.encode(data))
     except OSError as error:
         raise StoreError(f"user data '{fact.name}' cannot be stored in {spool}: {error.strerror}") from error
     return replace(fact, private=private)

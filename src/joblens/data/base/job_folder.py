@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from joblens.files.private import make_private_folder, open_plain_file
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import JobIsRunning, RecipeError
 from joblens.model.recipes.recipe import RecipePlan
 from joblens.plan.workflows.plan_document import plan_from_json
-from joblens.stores.wrappers.journal import start_ticks
 
 EVENTS = "events.jsonl"
 
@@ -206,7 +206,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     @property
     def is_alive(self) -> bool:
         """Whether it runs on this machine; False for another machine."""
-        ticks = start_ticks(self.pid)
+        ticks = process_start_ticks(self.pid)
         return self.host == os.uname().nodename and ticks is not None and ticks == self.start_ticks
 
 
@@ -245,7 +245,7 @@ def take_lock(folder: JobFolder) -> int:
             who = f"process {holder.pid} on {holder.host}" if holder else "another process"
             raise JobIsRunning(f"job {folder.job_id} is already being run by{who}")
         time.sleep(_LOOK_AGAIN_S)
-    me = Holder(pid=os.getpid(), start_ticks=start_ticks(os.getpid()), host=os.uname().nodename)
+    me = Holder(pid=os.getpid(), start_ticks=process_start_ticks(os.getpid()), host=os.uname().nodename)
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, msgspec.json.encode(me) + b"\n", 0)
     return descriptor

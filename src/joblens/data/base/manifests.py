@@ -9,7 +9,7 @@ import msgspec
 import xxhash
 from msgspec import Struct
 
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.files.private import open_plain_file
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.recipes.recipe import Slice
@@ -23,7 +23,7 @@ _CHECK_BYTES = len(b',"checked":""}\n') + 32
 def write_manifest(path: str, manifest: Struct) -> None:
     """Writes a manifest with a digest of itself. Call it last, when the files it describes are in place."""
     told = msgspec.json.encode(manifest)
-    write_whole(path, told[:-1] + f',"checked":"{digest_of(told)}"}}\n'.encode())
+    write_atomically(path, told[:-1] + f',"checked":"{digest_of(told)}"}}\n'.encode())
 
 
 def read_manifest(path: str, kind: type[_Manifest]) -> _Manifest | None:

@@ -23,7 +23,7 @@ from joblens.data.partition.checkpoints import FinishedPart, RejectsSoFar
 from joblens.data.partition.tracing import put_traces_together
 from joblens.data.partition.work import CutManifest
 from joblens.data.partition.worker_context import WorkerContext
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.model.errors import BadRow, JobCannotGoOn
 from joblens.model.jobs.details import RejectReason
 from joblens.model.recipes.recipe import (
@@ -287,7 +287,7 @@ class Coordinator:
         self._log([job_summary.dag_build_start(kinds)])
         began = time.monotonic()
         document = dag_document(calls, kinds, [each.id for each in self._partitions], time.time())
-        write_whole(self._folder.dag_plan, msgspec.json.encode(document))
+        write_atomically(self._folder.dag_plan, msgspec.json.encode(document))
         self._log(job_summary.dag_built(document, time.monotonic() - began, self._folder.dag_plan))
 
     def counts(self) -> dict[str, Any]:

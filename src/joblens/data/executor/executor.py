@@ -28,12 +28,12 @@ from joblens.data.logging.event_log import EventLog, event_words
 from joblens.data.logging.rotating_log import setup_logger
 from joblens.data.partition import restoring, work
 from joblens.data.partition.restoring import remove_all_leftovers
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.files.private import make_private_folder
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import BadRow, JobIsRunning, JoblensError
 from joblens.model.recipes.recipe import EventType, Executor, RecipeEvent, RecipePlan, Step
 from joblens.plan.workflows.plan_document import plan_digest
-from joblens.stores.wrappers.journal import start_ticks
 
 # Freed when the job ends, so that the failure can be written even on a full disk.
 _RESERVE_BYTES = 64 * 1024
@@ -85,7 +85,7 @@ class JobRun:
     def _to_its_end(self, coordinator: Coordinator, summary: JobSummary, *, is_resumed: bool) -> JobEnd:
         try:
             summary.write_start()
-            write_whole(self._folder.reserve, bytes(_RESERVE_BYTES))
+            write_atomically(self._folder.reserve, bytes(_RESERVE_BYTES))
             self._log([job_summary.job_start(self._plan, is_resumed=is_resumed)])
             return coordinator.run(is_resumed=is_resumed)
         except Stopped as stopped:
@@ -193,7 +193,7 @@ class _Asked:
 
 def _started_at() -> float:
     """Returns when this process started: start-up counts as time of the job, as in its record."""
-    ticks = start_ticks(os.getpid())
+    ticks = process_start_ticks(os.getpid())
     if ticks is None:
         return time.time()
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

@@ -13,7 +13,7 @@ from joblens.data.base.job_folder import JobFolder
 from joblens.data.base.messages import event
 from joblens.data.executor.task_runner import GaveUp
 from joblens.data.partition.checkpoints import FinishedPart
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.files.private import open_plain_file
 from joblens.model.recipes.recipe import CheckpointStrategy, EventType, Partition, RecipeEvent, RecipePlan
 from joblens.model.recipes.snapshot import StepProgress
@@ -89,7 +89,9 @@ class JobSummary:
         )
 
     def _write(self, fields: dict[str, Any]) -> None:
-        write_whole(self._folder.summary, msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n")
+        write_atomically(
+            self._folder.summary, msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
+        )
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def write_mapping(
             for each, first, count in zip(partitions, firsts, rows, strict=False)
         ],
     }
-    write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
 
 def _first_rows(counts: Sequence[int | None]) -> list[int | None]:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from joblens.data.base import manifests
 from joblens.data.files.json_lines import line_ends
 from joblens.data.files.parquet_schema import PartManifest, is_whole
-from joblens.files.atomic import whole_file
+from joblens.files.atomic import atomic_file
 from joblens.model.errors import JoblensError
 
 _COPIED_AT_ONCE = 1 << 20
@@ -282,7 +282,7 @@ def _move(layout: Layout, placed: Placed) -> None:
 
 
 def _put_back(layout: Layout, placed: Placed) -> None:
-    with whole_file(placed.path) as being_written, open(being_written, "wb", buffering=0) as target:
+    with atomic_file(placed.path) as being_written, open(being_written, "wb", buffering=0) as target:
         for region in placed.regions:
             end = region.first + region.size_bytes
             copy_bytes(layout.file_now(region.file), target.fileno(), region.first, end)

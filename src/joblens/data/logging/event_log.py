@@ -9,8 +9,8 @@ from typing import Self
 import msgspec
 from msgspec import UNSET, structs
 
-from joblens.data.logging.rotating_log import RotatingFile
 from joblens.files.private import append_whole, open_to_append
+from joblens.files.rotation import RotatingFile
 from joblens.model.recipes.recipe import RecipeEvent
 
 
@@ -58,7 +58,10 @@ class EventLog:
     def __init__(self, path: str, *, job_id: str = "", text_path: str = "") -> None:
         self._job_id: str | msgspec.UnsetType = job_id or UNSET
         self._file = _open_closed_off(path)
-        self._text = RotatingFile(text_path, TEXT_BYTES, TEXT_BACKUPS) if text_path else None
+        self._text: RotatingFile | None = None
+        if text_path:
+            self._text = RotatingFile(text_path, TEXT_BYTES, TEXT_BACKUPS, ".gz")
+            self._text.open()
         self._process_id = os.getpid()
         # Ids differ between logs and resumes of a job, without asking for random bytes for every event.
         self._next_id = int.from_bytes(os.urandom(4), "little")
@@ -72,7 +75,7 @@ class EventLog:
         if self._text is not None:
             text = "".join(event_line(event) for event in whole).encode(errors="backslashreplace")
             with contextlib.suppress(OSError):  # the events themselves are there
-                self._text.write(text)
+                self._text.append(text)
 
     def close(self) -> None:
         if self._file >= 0:

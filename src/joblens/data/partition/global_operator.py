@@ -17,7 +17,7 @@ from joblens.data.partition import checkpoints, restoring
 from joblens.data.partition.checkpoints import KeptFile, MaskOfPart, MasksManifest, StageManifest
 from joblens.data.partition.report import completion
 from joblens.data.partition.worker_context import WorkerContext
-from joblens.files.atomic import whole_file
+from joblens.files.atomic import atomic_file
 from joblens.files.private import make_private_folder
 from joblens.model.errors import JoblensError
 from joblens.model.recipes.recipe import EventType, OperatorCall
@@ -89,7 +89,7 @@ class _Decision:
         path = self._folder.masks(self._closing)
         found: list[MaskOfPart] = []
         hasher, offset = xxhash.xxh3_128(), 0
-        with whole_file(path) as being_written, open(being_written, "wb") as file:
+        with atomic_file(path) as being_written, open(being_written, "wb") as file:
             for end, mask, number in zip(self._ends, masks, numbers, strict=True):
                 bits = np.asarray(mask)
                 if len(bits) != end.rows:

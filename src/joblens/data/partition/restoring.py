@@ -22,7 +22,7 @@ from joblens.data.partition.checkpoints import (
 )
 from joblens.data.rows.batch import LINE
 from joblens.data.rows.partition import PartitionState
-from joblens.files.atomic import BEING_WRITTEN
+from joblens.files.atomic import PART
 from joblens.model.errors import JoblensError
 from joblens.model.recipes.recipe import RecipePlan, Stage
 
@@ -192,7 +192,7 @@ def remove_leftovers(folder: str) -> None:
     except FileNotFoundError:
         return
     for name in names:
-        if name.endswith((BEING_WRITTEN, ".partial")):
+        if name.endswith((PART, ".partial")):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(folder, name))
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from joblens.data.base.job_folder import JobFolder
 from joblens.data.rows.batch import LINE, Change, Row, decoded_rows
 from joblens.data.rows.partition import PartitionState
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.files.private import make_private_folder
 from joblens.model.recipes.recipe import OperatorCall, Recipe
 
@@ -75,7 +75,7 @@ class Tracer:
         folder = self._folder.trace_parts(call.index, call.name)
         make_private_folder(folder)
         lines = b"".join(msgspec.json.encode(example) + b"\n" for example in examples[: self._rows])
-        write_whole(os.path.join(folder, f"partition_{self._id:06d}.jsonl"), lines)
+        write_atomically(os.path.join(folder, f"partition_{self._id:06d}.jsonl"), lines)
 
 
 def _rows_of(batch: Any) -> list[Row]:
@@ -99,4 +99,4 @@ def put_traces_together(folder: JobFolder, recipe: Recipe) -> None:
                 lines += file.readlines()
             if len(lines) >= recipe.trace_rows:
                 break
-        write_whole(folder.trace_of(call.index, call.name), b"".join(lines[: recipe.trace_rows]))
+        write_atomically(folder.trace_of(call.index, call.name), b"".join(lines[: recipe.trace_rows]))

@@ -15,11 +15,8 @@ from joblens.probes.proc.kernel_files import (
     DRM_DRIVERS,
     USEC_PER_TICK,
     pread_whole,
-    process_start_ticks,
     read_text,
 )
-
-__all__ = ["HostFacts", "HostProbe", "process_start_ticks", "read_host"]
 
 _READ_SIZE = 4096
 # A machine of many containers has hundreds of interfaces. A look at them that costs more than this is

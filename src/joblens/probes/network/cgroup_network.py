@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from joblens.files.processes import process_start_ticks
 from joblens.model.jobs.sample import InterfaceIo
 from joblens.probes.cgroup.layout import UNIFIED
 from joblens.probes.proc.kernel_files import (
@@ -22,7 +23,6 @@ from joblens.probes.proc.kernel_files import (
     call,
     call_writing,
     pread_whole,
-    process_start_ticks,
     read_text,
 )
 

@@ -7,8 +7,6 @@ import os
 from functools import cache
 from typing import Any, NamedTuple
 
-from joblens.model.errors import ProbeError
-
 # The kernel hands out seq files about one page at a time; a shorter answer is the last one.
 LAST_CHUNK_BELOW = 4000
 
@@ -217,17 +215,6 @@ def parse_soft_open_files(data: bytes) -> int | None:
     value = _line_value(data, b"\nMax open files")
     word = value.split(maxsplit=1)[0] if value else b""
     return int(word) if word.isdigit() else None
-
-
-def process_start_ticks(pid: int, proc: str = "/proc") -> int | None:
-    """With the pid it identifies a process until the next boot; None: there is no such process."""
-    try:
-        with open(f"{proc}/{pid}/stat", "rb", buffering=0) as file:
-            return parse_stat(file.read()).start_ticks
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    except OSError as error:
-        raise ProbeError(f"cannot read {proc}/{pid}/stat: {error.strerror}") from error
 
 
 def _line_value(data: bytes, name: bytes) -> bytes | None:

@@ -15,7 +15,6 @@ from joblens.stores.postgres.sample_tables import (
     SMALL_PIECE,
     Piece,
     columns_of,
-    encode_piece,
     insert_pieces,
     join_small,
     measure,
@@ -25,6 +24,7 @@ from joblens.stores.postgres.sample_tables import (
 from joblens.stores.postgres.sql import encoded_queries
 from joblens.stores.postgres.tables import Change, PostgresTicketBook, RunFacts
 from joblens.stores.queue.tickets import TicketFacts, counts, settle_ended
+from joblens.stores.samples.rows import encode_piece
 from joblens.stores.sql.batch import (
     BatchRows,
     EndedJob,

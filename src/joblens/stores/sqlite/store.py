@@ -99,7 +99,8 @@ class SqliteStore(RecordQueries, TicketQueries):
         taken = self._following(writes)
         if taken is None:
             return False
-        from joblens.stores.sqlite.sample_tables import encode_sample, key_of
+        from joblens.stores.samples.rows import encode_row
+        from joblens.stores.sqlite.sample_tables import key_of
 
         samples, details, following = taken
         with self._use() as connection:
@@ -107,7 +108,7 @@ class SqliteStore(RecordQueries, TicketQueries):
             rows = []
             for (uuid, fence), index, sample in samples:
                 number = self._number(connection, uuid)
-                rows.append((key_of(number, index), encode_sample(sample), number, fence))
+                rows.append((key_of(number, index), encode_row(sample), number, fence))
             news = {self._number(connection, uuid): each for (uuid, _), each in details.items()}
             try:
                 with writing(connection):

@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from joblens.files.private import make_private_folder
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import StoreError, StoreVanished
 from joblens.model.writes import JobEnded, Write
 from joblens.stores.wrappers.wrapper import StoreWrapper
@@ -47,14 +48,14 @@ class JournalOwner(Struct, frozen=True):
     @classmethod
     def this_process(cls) -> JournalOwner:
         pid = os.getpid()
-        return cls(os.uname().nodename.replace("~", "_"), _boot(), pid, start_ticks(pid) or 0)
+        return cls(os.uname().nodename.replace("~", "_"), _boot(), pid, process_start_ticks(pid) or 0)
 
     @property
     def is_gone(self) -> bool:
         """Only what runs on this host can be known to be gone."""
         if self.host != os.uname().nodename.replace("~", "_"):
             return False
-        return self.boot != _boot() or start_ticks(self.pid) != self.start_ticks
+        return self.boot != _boot() or process_start_ticks(self.pid) != self.start_ticks
 
 
 def file_name(url: str, owner: JournalOwner) -> str:
@@ -122,17 +123,6 @@ class JournalFile:
 
     def close(self) -> None:
         os.close(self._descriptor)
-
-
-def start_ticks(pid: int) -> int | None:
-    """When a process started, in ticks since boot; None when there is no such process, or it has ended and
-    nobody has waited for it yet."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        return None if fields[0] in (b"Z", b"X") else int(fields[19])
-    except (OSError, IndexError):
-        return None
 
 
 def _boot() -> str:
@@ -356,7 +346,7 @@ class JournaledStore(StoreWrapper):
 
     # -- reading
 
-    def _reading(self) -> Store:
+    def _inner(self) -> Store:
         with self._lock:
             if self._journal is not None:
                 self._is_ready()
