@@ -370,7 +370,8 @@ def other_jobs() -> dict[str, Any]:
 
 def _uuid_of(name: str) -> str:
     store = open_store(load_settings().settings)
-    return next(record.job.uuid for record in store.records(HistoryQuery()) if record.job.name == name)
+    uuid: str = next(record.job.uuid for record in store.records(HistoryQuery()) if record.job.name == name)
+    return uuid
 
 
 def costs_without() -> dict[str, Any]:

@@ -36,6 +36,8 @@ def figures(bench: Workbench, peers: Path) -> Iterator[Figure]:
     )
     yield _slow_down(bench, joblens)
     yield _version(bench, joblens)
+    yield _short_job(bench, joblens)
+    yield _modules(bench, peers)
 
 
 def _own_cpu(
@@ -93,3 +95,31 @@ def _version(bench: Workbench, joblens: list[str]) -> Figure:
     return Figure(
         "joblens --version against python -c pass", median(ours) / median(bare), "x", 2.5, note=note
     )
+
+
+def _short_job(bench: Workbench, joblens: list[str]) -> Figure:
+    ours, bare = [], []
+    for _ in range(5):
+        ours.append(median_wall_s([*joblens, "run", "--", "true"], bench.env, 5))
+        bare.append(median_wall_s([sys.executable, "-c", "pass"], bench.env, 5))
+    note = f"{median(ours) * 1000:.1f} ms against {median(bare) * 1000:.1f} ms"
+    return Figure(
+        "joblens run -- true against python -c pass", median(ours) / median(bare), "x", 5.0, note=note
+    )
+
+
+def _modules(bench: Workbench, peers: Path) -> Figure:
+    """The store exists: the figures before this one have run jobs."""
+    command = [
+        str(peers / "joblens" / "bin" / "python"),
+        "-X",
+        "importtime",
+        "-m",
+        "joblens",
+        "run",
+        "--",
+        "true",
+    ]
+    done = subprocess.run(command, env=bench.env, check=True, capture_output=True, text=True)
+    count = sum("joblens" in line for line in done.stderr.splitlines())
+    return Figure("joblens modules imported by run -- true", count, "", 120)

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bench.commands import JOBLENS, Workbench
 from joblens.app.jobs.requests import Request
-from joblens.app.queue.submission import QueueRequest, QueueStore, enqueue, open_queue_store
+from joblens.app.queue.submission import QueueRequest, enqueue, open_queue_store
 from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import StoreError
+from joblens.ports.store import QueueStore
 from tests.servers import PostgresServer
 
 AT_ONCE = 2

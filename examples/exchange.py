@@ -1,5 +1,6 @@
-"""Sends 60 MB to itself over TCP while two threads compute: something to look at with
-`joblens show exchange --threads --network`. About 4 s."""
+"""Send 60 MB to itself over TCP while two threads compute. About 4 s.
+
+For `joblens show exchange --threads --network`."""
 
 import hashlib
 import socket

@@ -26,6 +26,7 @@ from tests.servers import (
     shared_rabbitmq,
 )
 from tests.slurm_server import own_slurm, shared_slurm, slurm
+from tests.stale_mounts import pytest_sessionstart
 
 __all__ = [
     "own_postgres",
@@ -34,6 +35,7 @@ __all__ = [
     "postgres_url",
     "pytest_addoption",
     "pytest_sessionfinish",
+    "pytest_sessionstart",
     "redis_server",
     "shared_pooler",
     "shared_postgres",

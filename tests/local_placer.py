@@ -38,6 +38,7 @@ from joblens.probes.proc.kernel_files import parse_stat
 
 class LocalPlacer:
     engine = "slurm"
+    allocations = None
 
     def __init__(
         self,

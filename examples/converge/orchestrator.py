@@ -1,4 +1,4 @@
-"""One generation of a loop: looks at the last estimate, and either adds the next one or ends the loop."""
+"""One iteration of a loop: check the last estimate, then add the next step or end the loop."""
 
 import json
 import sys

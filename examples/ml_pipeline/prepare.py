@@ -8,7 +8,7 @@ FEATURES = 20
 rows, path = int(sys.argv[1]), sys.argv[2]
 chance = random.Random(7)
 truth = [chance.gauss(0, 1) for _ in range(FEATURES)]
-table = []  # all of it in memory at once: what a first version does
+table = []  # everything in memory at once, as a first version does
 for _ in range(rows):
     point = [chance.gauss(0, 1) for _ in truth]
     score = sum(a * b for a, b in zip(truth, point, strict=True)) + chance.gauss(0, 1)

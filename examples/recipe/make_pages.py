@@ -1,5 +1,5 @@
-"""Writes pages as JSON lines: most are prose, some have links and mail addresses, some are too short, some
-are there twice, and a few lines are broken."""
+"""Write pages as JSON lines: most are prose; some have links and mail addresses, some are too short, some are
+duplicates, and a few lines are broken."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Fills a number of MiB, then ends well: hungry.py MEBIBYTES"""
+"""Fill a number of MiB, then exit: hungry.py MEBIBYTES"""
 
 import sys
 

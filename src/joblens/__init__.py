@@ -7,6 +7,15 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing would dou
 if TYPE_CHECKING:
     from joblens.analysis.numbers.profile_statistics import aggregate_profiles
     from joblens.app.bench.runner import BenchmarkRunner
+    from joblens.app.driving.api import RunFailed, RunResult, WorkflowJob, run_workflow
+    from joblens.app.driving.events import (
+        JobEnded,
+        JobRetried,
+        JobSkipped,
+        JobStarted,
+        RunEnded,
+        RunStarted,
+    )
     from joblens.app.in_process.measured import measured
     from joblens.app.in_process.monitor import JobMonitor, get_monitor, samples
     from joblens.app.in_process.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
@@ -28,7 +37,7 @@ if TYPE_CHECKING:
     from joblens.data.logging.rotating_log import setup_logger
     from joblens.data.partition.resources import ResourceDetector
     from joblens.data.registry.user_operators import operator
-    from joblens.model.errors import InputError, JoblensError
+    from joblens.model.errors import InputError, JoblensError, SpecError
 
 # Public name -> module that holds it. Imported on first use, so that `import joblens`
 # and `joblens --version` cost nothing.
@@ -50,8 +59,19 @@ _PUBLIC = {
     "measured": "joblens.app.in_process.measured",
     "Result": "joblens.app.jobs.api",
     "JobFailed": "joblens.app.jobs.api",
+    "run_workflow": "joblens.app.driving.api",
+    "RunResult": "joblens.app.driving.api",
+    "RunFailed": "joblens.app.driving.api",
+    "WorkflowJob": "joblens.app.driving.api",
+    "RunStarted": "joblens.app.driving.events",
+    "JobStarted": "joblens.app.driving.events",
+    "JobEnded": "joblens.app.driving.events",
+    "JobRetried": "joblens.app.driving.events",
+    "JobSkipped": "joblens.app.driving.events",
+    "RunEnded": "joblens.app.driving.events",
     "InputError": "joblens.model.errors",
     "JoblensError": "joblens.model.errors",
+    "SpecError": "joblens.model.errors",
     "samples": "joblens.app.in_process.monitor",
     "spawn_jobs": "joblens.app.runs.spawn",
     "Orchestrator": "joblens.app.runs.spawn",
@@ -72,8 +92,12 @@ __all__ = [
     "ContainerResourceMonitor",
     "Filter",
     "InputError",
+    "JobEnded",
     "JobFailed",
     "JobMonitor",
+    "JobRetried",
+    "JobSkipped",
+    "JobStarted",
     "JobUtils",
     "JoblensError",
     "Mapper",
@@ -85,7 +109,13 @@ __all__ = [
     "ResourceDetector",
     "ResourceProfiler",
     "Result",
+    "RunEnded",
+    "RunFailed",
+    "RunResult",
+    "RunStarted",
+    "SpecError",
     "TaskPipeline",
+    "WorkflowJob",
     "__version__",
     "aggregate_profiles",
     "attach",
@@ -98,6 +128,7 @@ __all__ = [
     "operator",
     "process",
     "run",
+    "run_workflow",
     "samples",
     "setup_logger",
     "spawn_jobs",

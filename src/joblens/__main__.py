@@ -1,4 +1,4 @@
-"""Where the command line starts and ends: the one place where errors become messages and exit codes."""
+"""Entry point of the command line; turns errors into messages and exit codes."""
 
 import gc
 import os
@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn, TextIO
 
+    import click
+
 _VERSION = (["--version"], ["-V"])
 _INTERRUPTED = -2  # no exit code but minus SIGINT: the job died of it, and so does joblens
 
@@ -20,7 +22,7 @@ def entry() -> "NoReturn":
     that taking the interpreter apart at the end (a tenth of all the CPU of a short run) is left out."""
     gc.set_threshold(100_000, 20, 20)
     if sys.argv[1:] not in _VERSION:
-        from joblens.views.text.standard_streams import guard_standard_error, open_missing_streams
+        from joblens.files.standard_streams import guard_standard_error, open_missing_streams
 
         open_missing_streams()
         guard_standard_error()
@@ -77,7 +79,7 @@ def _run_command(arguments: list[str]) -> int:
     from joblens.model.errors import JoblensError
 
     try:
-        if arguments[:1] == ["run"] and _ran_quickly(arguments[1:]):
+        if arguments[:1] == ["run"] and _try_fast_path(arguments[1:]):
             return 0
         return _run_with_click(arguments)
     except JoblensError as error:
@@ -119,16 +121,16 @@ def _import_msgspec() -> None:
         del sys.modules[name]
 
 
-def _ran_quickly(arguments: list[str]) -> bool:
-    """A plain command line of `run`; ends by SystemExit with the job's exit code. False: it is not plain."""
+def _try_fast_path(arguments: list[str]) -> bool:
+    """Runs a plain `run` line without click and exits with the job's code. False: click must parse it."""
     from joblens.cli.options.table import parse
 
     given = parse(arguments)
     if given is None:
         return False
-    from joblens.cli.commands.run import run_quickly
+    from joblens.cli.commands.run import run_parsed
 
-    run_quickly(given)
+    run_parsed(given)
     return True
 
 
@@ -153,10 +155,20 @@ def _run_with_click(arguments: list[str]) -> int:
         return error.exit_code
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
-        usage = f"{context.get_usage()}\n  '{context.command_path} --help' tells more" if context else ""
-        _write_error(error.format_message(), usage)
+        usage = f"{context.get_usage()}\nSee '{context.command_path} --help'" if context else ""
+        _write_error(_message(error), usage.replace("\n", "\n  "))
         return error.exit_code
     return result if isinstance(result, int) else 0
+
+
+def _message(error: "click.ClickException") -> str:
+    import click
+
+    if not isinstance(error, click.NoSuchOption):
+        return error.format_message()
+    from joblens.cli.commands.other_names import no_such_option
+
+    return no_such_option(error)
 
 
 def _write_error(text: str, hint: str | None = None) -> None:

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 from msgspec.structs import replace
@@ -18,7 +17,7 @@ from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Status
 from joblens.model.values.labels import queue_and_label
 from joblens.model.writes import CancelAsked
-from joblens.ports.store import Deliveries, Store
+from joblens.ports.store import QueueStore
 from joblens.stores.wrappers.fenced import FencedStore
 from tests.conftest import python_path
 from tests.contract.store_builders import NOON_US, ended, queued, samples, started, threads
@@ -27,11 +26,7 @@ from tests.contract.ticket_builders import LEASE_S, begun, done, ticketed, under
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-class DeliveringStore(Store, Deliveries, Protocol):
-    """Every store is both."""
-
-
-def _claimed(store: DeliveringStore, name: str = "w1", lease_s: float = LEASE_S) -> dict[str, int]:
+def _claimed(store: QueueStore, name: str = "w1", lease_s: float = LEASE_S) -> dict[str, int]:
     return {claim.job.uuid: claim.fence for claim in store.claim_waiting(worker(name), 100, lease_s)}
 
 
@@ -39,14 +34,14 @@ def _on(host: str, name: str) -> WorkerInfo:
     return replace(worker(name), host=host)
 
 
-def _is_expired(store: DeliveringStore, uuid: str) -> bool:
+def _is_expired(store: QueueStore, uuid: str) -> bool:
     return any(each.expired_us > 0 for each in store.holdings() if each.uuid == uuid)
 
 
 # -- claims
 
 
-def test_a_claim_brings_the_job_and_what_is_to_be_run(store: DeliveringStore) -> None:
+def test_a_claim_brings_the_job_and_what_is_to_be_run(store: QueueStore) -> None:
     writes = ticketed("a1")
     store.apply(writes)
     (claim,) = store.claim(worker(), ["a1"], LEASE_S)
@@ -55,7 +50,7 @@ def test_a_claim_brings_the_job_and_what_is_to_be_run(store: DeliveringStore) ->
     assert store.find("a1").status is Status.QUEUED
 
 
-def test_a_ticket_is_claimed_once(store: DeliveringStore) -> None:
+def test_a_ticket_is_claimed_once(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     assert len(store.claim(worker("w1"), ["a1"], LEASE_S)) == 1
     assert store.claim(worker("w2"), ["a1"], LEASE_S) == []
@@ -63,13 +58,13 @@ def test_a_ticket_is_claimed_once(store: DeliveringStore) -> None:
     assert _claimed(store, "w2") == {}
 
 
-def test_several_are_claimed_in_the_order_they_were_asked_for(store: DeliveringStore) -> None:
+def test_several_are_claimed_in_the_order_they_were_asked_for(store: QueueStore) -> None:
     store.apply([write for uuid in ("a1", "b1", "c1") for write in ticketed(uuid)])
     claims = store.claim(worker(), ["c1", "nobody", "a1"], LEASE_S)
     assert [claim.job.uuid for claim in claims] == ["c1", "a1"]
 
 
-def test_the_oldest_of_the_workers_queues_are_claimed_first(store: DeliveringStore) -> None:
+def test_the_oldest_of_the_workers_queues_are_claimed_first(store: QueueStore) -> None:
     for uuid, queue in (("a1", "q"), ("b1", "r"), ("c1", "s"), ("d1", "q"), ("e1", "r")):
         store.apply(ticketed(uuid, queue=queue))
     claims = store.claim_waiting(worker(queues=("r", "q")), 3, LEASE_S)
@@ -77,19 +72,19 @@ def test_the_oldest_of_the_workers_queues_are_claimed_first(store: DeliveringSto
     assert store.claim_waiting(worker(queues=()), 3, LEASE_S) == []
 
 
-def test_no_more_are_claimed_than_asked_for(store: DeliveringStore) -> None:
+def test_no_more_are_claimed_than_asked_for(store: QueueStore) -> None:
     store.apply([write for number in range(5) for write in ticketed(f"a{number}")])
     assert len(store.claim_waiting(worker(), 2, LEASE_S)) == 2
     assert store.claim_waiting(worker(), 0, LEASE_S) == []
 
 
-def test_young_tickets_are_left_to_their_messages(store: DeliveringStore) -> None:
+def test_young_tickets_are_left_to_their_messages(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     assert store.claim_waiting(worker(), 9, LEASE_S, older_than_s=3600.0) == []
     assert len(store.claim(worker(), ["a1"], LEASE_S)) == 1
 
 
-def test_a_worker_gets_jobs_of_its_own_user(store: DeliveringStore) -> None:
+def test_a_worker_gets_jobs_of_its_own_user(store: QueueStore) -> None:
     store.apply([*ticketed("a1", user="you"), *ticketed("b1", user="me")])
     assert store.claim(worker(user="me"), ["a1"], LEASE_S) == []
     assert list(_claimed(store)) == ["b1"]
@@ -97,26 +92,26 @@ def test_a_worker_gets_jobs_of_its_own_user(store: DeliveringStore) -> None:
     assert [claim.job.uuid for claim in store.claim_waiting(everyone, 9, LEASE_S)] == ["a1"]
 
 
-def test_a_job_without_a_ticket_is_nobodys(store: DeliveringStore) -> None:
+def test_a_job_without_a_ticket_is_nobodys(store: QueueStore) -> None:
     store.apply([queued("a1", user="me")])
     assert store.claim(worker(), ["a1"], LEASE_S) == []
     assert not store.withdraw("a1")
 
 
-def test_a_job_that_has_ended_is_not_claimed(store: DeliveringStore) -> None:
+def test_a_job_that_has_ended_is_not_claimed(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), ended("a1")])
     store.apply(ticketed("a1"))
     assert store.claim(worker(), ["a1"], LEASE_S) == []
 
 
-def test_a_ticket_made_twice_is_one(store: DeliveringStore) -> None:
+def test_a_ticket_made_twice_is_one(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     assert _claimed(store) == {"a1": 1}
     store.apply(ticketed("a1"))
     assert _claimed(store, "w2") == {}
 
 
-def test_many_processes_at_once_never_get_the_same_ticket(open_store: Callable[[], DeliveringStore]) -> None:
+def test_many_processes_at_once_never_get_the_same_ticket(open_store: Callable[[], QueueStore]) -> None:
     store = open_store()
     uuids = {f"job-{number:04}" for number in range(400)}
     store.apply([write for uuid in sorted(uuids) for write in ticketed(uuid)])
@@ -143,7 +138,7 @@ def test_many_processes_at_once_never_get_the_same_ticket(open_store: Callable[[
 # -- leases
 
 
-def test_a_lease_runs_out_by_the_clock_of_the_store(store: DeliveringStore) -> None:
+def test_a_lease_runs_out_by_the_clock_of_the_store(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1")])
     store.claim(worker(), ["a1"], 0.001)
     store.claim(worker(), ["b1"], LEASE_S)
@@ -152,7 +147,7 @@ def test_a_lease_runs_out_by_the_clock_of_the_store(store: DeliveringStore) -> N
     assert not _is_expired(store, "b1")
 
 
-def test_a_renewed_lease_goes_on(store: DeliveringStore) -> None:
+def test_a_renewed_lease_goes_on(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     store.claim(worker(), ["a1"], 0.001)
     while not _is_expired(store, "a1"):
@@ -162,13 +157,13 @@ def test_a_renewed_lease_goes_on(store: DeliveringStore) -> None:
     assert not _is_expired(store, "a1")
 
 
-def test_a_lease_that_ran_out_is_held_until_someone_takes_it_back(store: DeliveringStore) -> None:
+def test_a_lease_that_ran_out_is_held_until_someone_takes_it_back(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     store.claim(worker(), ["a1"], 0.0)
     assert store.claim(worker("w2"), ["a1"], LEASE_S) == []
 
 
-def test_a_worker_learns_what_it_holds_no_more(store: DeliveringStore) -> None:
+def test_a_worker_learns_what_it_holds_no_more(store: QueueStore) -> None:
     store.apply([write for uuid in ("a1", "b1", "c1", "d1") for write in ticketed(uuid)])
     held = _claimed(store)
     store.take_back("a1", 1)
@@ -179,14 +174,14 @@ def test_a_worker_learns_what_it_holds_no_more(store: DeliveringStore) -> None:
     assert store.renew(worker("w2"), {"c1": 2, "unknown": 1}, LEASE_S).fenced == {"unknown"}
 
 
-def test_a_worker_learns_what_is_to_end(store: DeliveringStore) -> None:
+def test_a_worker_learns_what_is_to_end(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1")])
     held = _claimed(store)
     store.apply([begun("a1", 1), CancelAsked("a1", NOON_US, "someone")])
     assert store.renew(worker(), held, LEASE_S).cancelled == {"a1"}
 
 
-def test_holdings_tell_the_attempt(store: DeliveringStore) -> None:
+def test_holdings_tell_the_attempt(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1")])
     store.claim(worker("w7"), ["a1"], LEASE_S)
     assert [(each.uuid, each.fence, each.worker, each.attempt) for each in store.holdings()] == [
@@ -200,7 +195,7 @@ def test_holdings_tell_the_attempt(store: DeliveringStore) -> None:
 # -- fences
 
 
-def test_a_worker_writes_under_its_fence(store: DeliveringStore) -> None:
+def test_a_worker_writes_under_its_fence(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     store.apply([begun("a1", 1), under(1, samples("a1", 0, 2))])
@@ -217,7 +212,7 @@ def test_a_worker_writes_under_its_fence(store: DeliveringStore) -> None:
 
 
 @pytest.mark.parametrize("fence", [0, 1])
-def test_what_comes_under_an_older_fence_is_ignored(store: DeliveringStore, fence: int) -> None:
+def test_what_comes_under_an_older_fence_is_ignored(store: QueueStore, fence: int) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     store.apply([begun("a1", 1)])
@@ -235,7 +230,7 @@ def test_what_comes_under_an_older_fence_is_ignored(store: DeliveringStore, fenc
     assert store.statistics(HistoryQuery()).overall.by_status == {"success": 1}
 
 
-def test_samples_that_follow_each_other_stop_where_the_job_was_taken_back(store: DeliveringStore) -> None:
+def test_samples_that_follow_each_other_stop_where_the_job_was_taken_back(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     store.apply([begun("a1", 1), under(1, samples("a1", 0, 1))])
@@ -250,7 +245,7 @@ def test_samples_that_follow_each_other_stop_where_the_job_was_taken_back(store:
     assert (store.samples("a1"), store.details("a1")) == ([], Details())
 
 
-def test_of_writes_under_several_fences_the_newest_count(store: DeliveringStore) -> None:
+def test_of_writes_under_several_fences_the_newest_count(store: QueueStore) -> None:
     """As a journal brings them in after an outage."""
     store.apply(ticketed("a1"))
     _claimed(store)
@@ -270,7 +265,7 @@ def test_of_writes_under_several_fences_the_newest_count(store: DeliveringStore)
     assert len(store.samples("a1")) == 2
 
 
-def test_nothing_counts_while_nobody_holds_a_job_that_was_taken_back(store: DeliveringStore) -> None:
+def test_nothing_counts_while_nobody_holds_a_job_that_was_taken_back(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     store.apply([begun("a1", 1)])
@@ -280,7 +275,7 @@ def test_nothing_counts_while_nobody_holds_a_job_that_was_taken_back(store: Deli
     assert _claimed(store, "w2") == {"a1": 2}
 
 
-def test_success_is_never_run_again(store: DeliveringStore) -> None:
+def test_success_is_never_run_again(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     store.apply([begun("a1", 1), done("a1", 1)])
@@ -290,13 +285,13 @@ def test_success_is_never_run_again(store: DeliveringStore) -> None:
     assert store.find("a1").status is Status.SUCCESS
 
 
-def test_jobs_without_tickets_know_no_fences(store: DeliveringStore) -> None:
+def test_jobs_without_tickets_know_no_fences(store: QueueStore) -> None:
     store.apply([queued("a1"), started("a1"), samples("a1", 0, 2)])
     store.apply([ended("a1")])
     assert store.find("a1").status is Status.SUCCESS
 
 
-def test_a_fenced_store_writes_under_what_it_holds(store: DeliveringStore) -> None:
+def test_a_fenced_store_writes_under_what_it_holds(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1"), queued("c1")])
     fenced = FencedStore(store)
     for uuid, fence in _claimed(store).items():
@@ -312,7 +307,7 @@ def test_a_fenced_store_writes_under_what_it_holds(store: DeliveringStore) -> No
     assert len(fenced.samples("a1")) == 2
 
 
-def test_attempts_are_numbered_by_their_fence(store: DeliveringStore) -> None:
+def test_attempts_are_numbered_by_their_fence(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     store.take_back("a1", 1)
@@ -328,7 +323,7 @@ def test_attempts_are_numbered_by_their_fence(store: DeliveringStore) -> None:
 # -- taken back, given back, withdrawn
 
 
-def test_what_was_taken_back_is_as_if_it_had_not_begun(store: DeliveringStore) -> None:
+def test_what_was_taken_back_is_as_if_it_had_not_begun(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     before = store.find("a1")
@@ -342,7 +337,7 @@ def test_what_was_taken_back_is_as_if_it_had_not_begun(store: DeliveringStore) -
     assert store.check().ok
 
 
-def test_who_lost_a_job_is_known_while_it_waits_again(store: DeliveringStore) -> None:
+def test_who_lost_a_job_is_known_while_it_waits_again(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("a2")])
     fences = _claimed(store, "w1")
     assert store.former_workers(["a1", "a2"]) == {}
@@ -353,7 +348,7 @@ def test_who_lost_a_job_is_known_while_it_waits_again(store: DeliveringStore) ->
     assert store.former_workers([]) == {}
 
 
-def test_who_gave_a_job_back_after_it_had_begun_is_known_to_the_next_worker(store: DeliveringStore) -> None:
+def test_who_gave_a_job_back_after_it_had_begun_is_known_to_the_next_worker(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("a2")])
     fences = _claimed(store, "w1")
     store.apply([begun("a1", fences["a1"])])
@@ -364,7 +359,7 @@ def test_who_gave_a_job_back_after_it_had_begun_is_known_to_the_next_worker(stor
     assert second.former is None
 
 
-def test_only_one_of_those_who_take_a_ticket_back_has_done_it(store: DeliveringStore) -> None:
+def test_only_one_of_those_who_take_a_ticket_back_has_done_it(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1", retry_lost=RetryLost.NEVER)])
     _claimed(store)
     assert [store.take_back("a1", 1), store.take_back("b1", 1)] == [Status.QUEUED, Status.LOST]
@@ -372,7 +367,7 @@ def test_only_one_of_those_who_take_a_ticket_back_has_done_it(store: DeliveringS
     assert store.former_workers(["a1"]) == {"a1": FormerWorker("w1")}
 
 
-def test_an_old_fence_takes_nothing_back(store: DeliveringStore) -> None:
+def test_an_old_fence_takes_nothing_back(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     store.take_back("a1", 1)
@@ -382,7 +377,7 @@ def test_an_old_fence_takes_nothing_back(store: DeliveringStore) -> None:
     assert [each.worker for each in store.holdings()] == ["w2"]
 
 
-def test_a_job_that_must_not_run_twice_is_lost_with_its_worker(store: DeliveringStore) -> None:
+def test_a_job_that_must_not_run_twice_is_lost_with_its_worker(store: QueueStore) -> None:
     store.apply(ticketed("a1", retry_lost=RetryLost.NEVER))
     _claimed(store)
     store.apply([begun("a1", 1)])
@@ -394,7 +389,7 @@ def test_a_job_that_must_not_run_twice_is_lost_with_its_worker(store: Delivering
     assert store.statistics(HistoryQuery()).overall.by_status == {"lost": 1}
 
 
-def test_lost_gives_way_to_the_true_outcome_under_the_same_fence(store: DeliveringStore) -> None:
+def test_lost_gives_way_to_the_true_outcome_under_the_same_fence(store: QueueStore) -> None:
     store.apply(ticketed("a1", retry_lost=RetryLost.NEVER))
     _claimed(store)
     store.take_back("a1", 1)
@@ -405,7 +400,7 @@ def test_lost_gives_way_to_the_true_outcome_under_the_same_fence(store: Deliveri
     assert store.statistics(HistoryQuery()).overall.by_status == {"success": 1}
 
 
-def test_a_job_that_takes_its_workers_down_is_given_up(store: DeliveringStore) -> None:
+def test_a_job_that_takes_its_workers_down_is_given_up(store: QueueStore) -> None:
     store.apply(ticketed("a1", most_deliveries=2))
     _claimed(store)
     assert store.take_back("a1", 1) is Status.QUEUED
@@ -413,7 +408,7 @@ def test_a_job_that_takes_its_workers_down_is_given_up(store: DeliveringStore) -
     assert store.take_back("a1", 2) is Status.LOST
 
 
-def test_what_was_given_back_counts_for_nothing(store: DeliveringStore) -> None:
+def test_what_was_given_back_counts_for_nothing(store: QueueStore) -> None:
     store.apply(ticketed("a1", most_deliveries=1, retry_lost=RetryLost.NEVER))
     for fence in (1, 2, 3):
         assert _claimed(store) == {"a1": fence}
@@ -422,7 +417,7 @@ def test_what_was_given_back_counts_for_nothing(store: DeliveringStore) -> None:
     assert (claim.fence, claim.former) == (4, None)
 
 
-def test_a_job_that_was_ended_to_be_given_back_begins_anew(store: DeliveringStore) -> None:
+def test_a_job_that_was_ended_to_be_given_back_begins_anew(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1", retry_lost=RetryLost.NEVER)])
     held = _claimed(store)
     store.apply([begun("a1", 1), under(1, samples("a1", 0, 3)), begun("b1", 1)])
@@ -431,7 +426,7 @@ def test_a_job_that_was_ended_to_be_given_back_begins_anew(store: DeliveringStor
     assert store.find("b1").status is Status.LOST
 
 
-def test_only_who_holds_a_ticket_gives_it_back(store: DeliveringStore) -> None:
+def test_only_who_holds_a_ticket_gives_it_back(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     store.give_back("w2", {"a1": 1})
@@ -439,7 +434,7 @@ def test_only_who_holds_a_ticket_gives_it_back(store: DeliveringStore) -> None:
     assert [each.worker for each in store.holdings()] == ["w1"]
 
 
-def test_a_waiting_job_can_be_withdrawn(store: DeliveringStore) -> None:
+def test_a_waiting_job_can_be_withdrawn(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     assert store.withdraw("a1")
     record = store.find("a1")
@@ -450,7 +445,7 @@ def test_a_waiting_job_can_be_withdrawn(store: DeliveringStore) -> None:
     assert store.backlog() == []
 
 
-def test_a_job_that_came_back_can_be_withdrawn(store: DeliveringStore) -> None:
+def test_a_job_that_came_back_can_be_withdrawn(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     store.take_back("a1", 1)
@@ -458,14 +453,14 @@ def test_a_job_that_came_back_can_be_withdrawn(store: DeliveringStore) -> None:
     assert store.find("a1").status is Status.CANCELLED
 
 
-def test_a_job_that_someone_holds_is_not_withdrawn(store: DeliveringStore) -> None:
+def test_a_job_that_someone_holds_is_not_withdrawn(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     assert not store.withdraw("a1")
     assert store.find("a1").status is Status.QUEUED
 
 
-def test_a_job_that_someone_wants_to_end_is_not_begun_again(store: DeliveringStore) -> None:
+def test_a_job_that_someone_wants_to_end_is_not_begun_again(store: QueueStore) -> None:
     store.apply([write for uuid in ("a1", "b1", "c1") for write in ticketed(uuid)])
     held = {uuid: fence for uuid, fence in _claimed(store).items() if uuid != "c1"}
     store.take_back("c1", 1)
@@ -477,7 +472,7 @@ def test_a_job_that_someone_wants_to_end_is_not_begun_again(store: DeliveringSto
     assert store.cancel_requests() == {}
 
 
-def test_what_is_unknown_cannot_be_taken_back(store: DeliveringStore) -> None:
+def test_what_is_unknown_cannot_be_taken_back(store: QueueStore) -> None:
     for question in (lambda: store.take_back("x", 1), lambda: store.withdraw("x")):
         with pytest.raises(UnknownJob):
             question()
@@ -486,7 +481,7 @@ def test_what_is_unknown_cannot_be_taken_back(store: DeliveringStore) -> None:
 # -- one after another
 
 
-def test_a_job_after_another_waits_for_its_success(store: DeliveringStore) -> None:
+def test_a_job_after_another_waits_for_its_success(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1", after="a1", queue="r")])
     assert store.claim(worker(), ["b1"], LEASE_S) == []
     assert _claimed(store) == {"a1": 1}
@@ -499,7 +494,7 @@ def test_a_job_after_another_waits_for_its_success(store: DeliveringStore) -> No
     assert store.release_after("a1") == []
 
 
-def test_jobs_after_one_that_failed_are_cancelled_and_those_after_them(store: DeliveringStore) -> None:
+def test_jobs_after_one_that_failed_are_cancelled_and_those_after_them(store: QueueStore) -> None:
     store.apply(ticketed("j0"))
     store.apply([write for n in range(1, 50) for write in ticketed(f"j{n}", after=f"j{n - 1}")])
     _claimed(store)
@@ -513,7 +508,7 @@ def test_jobs_after_one_that_failed_are_cancelled_and_those_after_them(store: De
     assert store.statistics(HistoryQuery()).overall.by_status == {"failed": 1, "cancelled": 49}
 
 
-def test_jobs_after_one_that_was_withdrawn_are_cancelled(store: DeliveringStore) -> None:
+def test_jobs_after_one_that_was_withdrawn_are_cancelled(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1", after="a1"), *ticketed("c1", after="b1")])
     assert store.withdraw("b1")
     assert store.states(["a1", "b1", "c1"]) == {
@@ -523,14 +518,14 @@ def test_jobs_after_one_that_was_withdrawn_are_cancelled(store: DeliveringStore)
     }
 
 
-def test_a_job_after_one_that_has_ended_already_knows_it(store: DeliveringStore) -> None:
+def test_a_job_after_one_that_has_ended_already_knows_it(store: QueueStore) -> None:
     store.apply([queued("a1"), ended("a1"), queued("b1"), ended("b1", Status.FAILED)])
     store.apply([*ticketed("c1", after="a1"), *ticketed("d1", after="b1"), *ticketed("e1", after="d1")])
     assert _claimed(store) == {"c1": 1}
     assert store.states(["d1", "e1"]) == {"d1": Status.CANCELLED, "e1": Status.CANCELLED}
 
 
-def test_several_may_come_after_one(store: DeliveringStore) -> None:
+def test_several_may_come_after_one(store: QueueStore) -> None:
     store.apply([write for uuid in ("a1", "b1", "c1") for write in ticketed(uuid, after="z1")])
     store.apply(ticketed("z1"))
     assert _claimed(store) == {"z1": 1}
@@ -542,7 +537,7 @@ def test_several_may_come_after_one(store: DeliveringStore) -> None:
 # -- what is told
 
 
-def test_workers_are_known_by_their_heartbeats(store: DeliveringStore) -> None:
+def test_workers_are_known_by_their_heartbeats(store: QueueStore) -> None:
     before_us = store.now_us()
     first, second = worker("w1", broker="redis://host"), worker("w2", facts={"k": [1]})
     store.renew(first, {}, LEASE_S)
@@ -556,7 +551,7 @@ def test_workers_are_known_by_their_heartbeats(store: DeliveringStore) -> None:
     assert [each.name for each in store.workers()] == ["w2"]
 
 
-def test_the_backlog_tells_how_each_queue_stands(store: DeliveringStore) -> None:
+def test_the_backlog_tells_how_each_queue_stands(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1"), *ticketed("c1", queue="r"), *ticketed("d1", after="a1")])
     store.claim(worker(), ["a1"], LEASE_S)
     store.claim(worker(), ["c1"], LEASE_S)
@@ -564,13 +559,13 @@ def test_the_backlog_tells_how_each_queue_stands(store: DeliveringStore) -> None
     assert standing == {"q": (1, 1, True), "r": (0, 1, False)}
 
 
-def test_states_of_many_jobs_come_at_once(store: DeliveringStore) -> None:
+def test_states_of_many_jobs_come_at_once(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), queued("b1"), ended("b1")])
     assert store.states(["a1", "b1", "nobody"]) == {"a1": Status.QUEUED, "b1": Status.SUCCESS}
     assert store.states([]) == {}
 
 
-def test_a_ticket_goes_with_the_end_of_its_job(store: DeliveringStore) -> None:
+def test_a_ticket_goes_with_the_end_of_its_job(store: QueueStore) -> None:
     """What it holds is not redacted."""
     store.apply(ticketed("a1"))
     _claimed(store)
@@ -578,7 +573,7 @@ def test_a_ticket_goes_with_the_end_of_its_job(store: DeliveringStore) -> None:
     assert (store.backlog(), store.holdings()) == ([], [])
 
 
-def test_of_all_that_is_held_only_what_is_asked_for_is_told(store: DeliveringStore) -> None:
+def test_of_all_that_is_held_only_what_is_asked_for_is_told(store: QueueStore) -> None:
     for name in ("one", "two", "three"):
         store.apply(ticketed(name))
         store.claim(_on("here", "me"), [name], LEASE_S)
@@ -591,7 +586,7 @@ def test_of_all_that_is_held_only_what_is_asked_for_is_told(store: DeliveringSto
 
 
 def test_a_worker_is_shown_its_own_its_hosts_and_what_ran_out_of_all_that_is_held(
-    store: DeliveringStore,
+    store: QueueStore,
 ) -> None:
     for name, host in (("me", "here"), ("beside", "here"), ("far", "there"), ("late", "there")):
         lease_s = 0.0 if name == "late" else LEASE_S
@@ -613,14 +608,14 @@ def test_a_worker_is_shown_its_own_its_hosts_and_what_ran_out_of_all_that_is_hel
     }
 
 
-def test_the_workers_of_one_host_can_be_asked_for(store: DeliveringStore) -> None:
+def test_the_workers_of_one_host_can_be_asked_for(store: QueueStore) -> None:
     for name, host in (("w1", "here"), ("w2", "there"), ("w3", "here")):
         store.renew(_on(host, name), {}, LEASE_S)
     assert {each.name for each in store.workers(host="here")} == {"w1", "w3"}
     assert store.workers(host="nowhere") == []
 
 
-def test_sooner_or_later_a_worker_hears_how_many_there_are(store: DeliveringStore) -> None:
+def test_sooner_or_later_a_worker_hears_how_many_there_are(store: QueueStore) -> None:
     store.renew(worker("w2"), {}, LEASE_S)
     counts = {store.renew(worker("w1"), {}, LEASE_S).workers for _ in range(400)}
     assert counts == {0, 2}
@@ -634,7 +629,7 @@ def _uuids(claims: list[Claim]) -> list[str]:
 
 
 def test_a_worker_claims_only_jobs_with_its_label_and_one_without_only_those_without(
-    store: DeliveringStore,
+    store: QueueStore,
 ) -> None:
     labels = {"a1": "", "a2": "windows", "a3": "Windows", "a4": "gpu", "a5": ""}
     for uuid, label in labels.items():
@@ -645,7 +640,7 @@ def test_a_worker_claims_only_jobs_with_its_label_and_one_without_only_those_wit
     assert _uuids(store.claim_waiting(worker("w4", labels=("gpu", "Windows")), 10, LEASE_S)) == ["a3", "a4"]
 
 
-def test_a_job_that_is_named_is_claimed_only_by_a_worker_with_its_label(store: DeliveringStore) -> None:
+def test_a_job_that_is_named_is_claimed_only_by_a_worker_with_its_label(store: QueueStore) -> None:
     store.apply([*ticketed("a1", label="windows"), *ticketed("a2")])
     assert _uuids(store.claim(worker("w1"), ["a1", "a2"], LEASE_S)) == ["a2"]
     assert store.find("a1").status is Status.QUEUED
@@ -653,7 +648,7 @@ def test_a_job_that_is_named_is_claimed_only_by_a_worker_with_its_label(store: D
 
 
 def test_a_job_with_a_label_waits_for_another_worker_with_it_when_its_own_is_lost(
-    store: DeliveringStore,
+    store: QueueStore,
 ) -> None:
     store.apply(ticketed("a1", label="my label/é"))
     [claim] = store.claim_waiting(worker("w1", labels=("my label/é",)), 1, LEASE_S)
@@ -662,18 +657,18 @@ def test_a_job_with_a_label_waits_for_another_worker_with_it_when_its_own_is_los
     assert _uuids(store.claim_waiting(worker("w3", labels=("my label/é",)), 1, LEASE_S)) == ["a1"]
 
 
-def test_the_backlog_tells_jobs_of_each_label_apart(store: DeliveringStore) -> None:
+def test_the_backlog_tells_jobs_of_each_label_apart(store: QueueStore) -> None:
     store.apply([*ticketed("a1", label="gpu"), *ticketed("a2", label="gpu"), *ticketed("a3")])
     found = {queue_and_label(one.queue): one.waiting for one in store.backlog()}
     assert found == {("q", "gpu"): 2, ("q", ""): 1}
 
 
-def test_a_worker_is_known_with_its_labels(store: DeliveringStore) -> None:
+def test_a_worker_is_known_with_its_labels(store: QueueStore) -> None:
     store.renew(worker("w1", labels=("gpu",)), {}, LEASE_S)
     assert [one.labels for one in store.workers()] == [("gpu",)]
 
 
-def test_labels_cost_a_claim_no_other_query(store: DeliveringStore) -> None:
+def test_labels_cost_a_claim_no_other_query(store: QueueStore) -> None:
     """The label is part of the indexed name under which a ticket waits."""
     assert worker("w1", queues=("q", "r"), labels=("gpu",)).routes == ("q:gpu", "r:gpu")
     assert worker("w1", queues=("q",)).routes == ("q",)

@@ -9,9 +9,9 @@ import pytest
 from joblens.model.delivery import FormerWorker
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Status
-from joblens.model.values.store_url import is_postgres
+from joblens.model.settings import is_postgres
+from joblens.ports.store import QueueStore
 from tests.contract.store_builders import queued
-from tests.contract.test_deliveries_contract import DeliveringStore
 from tests.contract.ticket_builders import LEASE_S, begun, ticketed, worker
 
 OF_A1 = "(SELECT id FROM job WHERE uuid = 'a1')"
@@ -20,7 +20,7 @@ HALF_A_TICKET = b'{"uuid":"a1","que'
 NOT_EVEN_TEXT = b'{"uuid":"\xff"}'
 
 
-def _overwrite(store: DeliveringStore, table: str, column: str, data: bytes, which: str) -> None:
+def _overwrite(store: QueueStore, table: str, column: str, data: bytes, which: str) -> None:
     if is_postgres(store.url):
         import psycopg
 
@@ -35,29 +35,29 @@ def _overwrite(store: DeliveringStore, table: str, column: str, data: bytes, whi
     file.close()
 
 
-def _spoil_ticket(store: DeliveringStore, data: bytes = NEWER_TICKET) -> None:
+def _spoil_ticket(store: QueueStore, data: bytes = NEWER_TICKET) -> None:
     _overwrite(store, "ticket", "data", data, f"job_id = {OF_A1}")
 
 
-def _spoil_job(store: DeliveringStore) -> None:
+def _spoil_job(store: QueueStore) -> None:
     _overwrite(store, "detail", "job", b'{"uuid":7}', f"job_id = {OF_A1}")
 
 
-Claiming = Callable[[DeliveringStore], list[str]]
+Claiming = Callable[[QueueStore], list[str]]
 
 
-def _claim_waiting(store: DeliveringStore) -> list[str]:
+def _claim_waiting(store: QueueStore) -> list[str]:
     return [claim.job.uuid for claim in store.claim_waiting(worker(), 1, LEASE_S)]
 
 
-def _claim_named(store: DeliveringStore) -> list[str]:
+def _claim_named(store: QueueStore) -> list[str]:
     return [claim.job.uuid for claim in store.claim(worker(), ["a1", "b1"], LEASE_S)]
 
 
 @pytest.mark.parametrize("data", [NEWER_TICKET, HALF_A_TICKET, NOT_EVEN_TEXT])
 @pytest.mark.parametrize("claim", [_claim_waiting, _claim_named])
 def test_a_ticket_that_cannot_be_read_ends_its_job_and_no_other(
-    store: DeliveringStore, claim: Claiming, data: bytes
+    store: QueueStore, claim: Claiming, data: bytes
 ) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1"), *ticketed("c1", after="a1")])
     _spoil_ticket(store, data)
@@ -70,7 +70,7 @@ def test_a_ticket_that_cannot_be_read_ends_its_job_and_no_other(
     assert store.find("c1").status is Status.CANCELLED
 
 
-def test_a_job_that_cannot_be_read_ends_and_is_listed_without_what_it_is(store: DeliveringStore) -> None:
+def test_a_job_that_cannot_be_read_ends_and_is_listed_without_what_it_is(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1")])
     _spoil_job(store)
     assert sorted(record.job.uuid for record in store.running()) == ["a1", "b1"]
@@ -80,7 +80,7 @@ def test_a_job_that_cannot_be_read_ends_and_is_listed_without_what_it_is(store: 
     assert len(list(store.records(HistoryQuery()))) == 2
 
 
-def test_of_a_lost_worker_a_job_whose_ticket_cannot_be_read_is_lost(store: DeliveringStore) -> None:
+def test_of_a_lost_worker_a_job_whose_ticket_cannot_be_read_is_lost(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     store.claim(worker(), ["a1"], LEASE_S)
     _spoil_ticket(store)
@@ -88,7 +88,7 @@ def test_of_a_lost_worker_a_job_whose_ticket_cannot_be_read_is_lost(store: Deliv
     assert "cannot read what it is to run" in str(store.find("a1").outcome)
 
 
-def test_a_job_whose_ticket_cannot_be_read_can_be_given_back_and_withdrawn(store: DeliveringStore) -> None:
+def test_a_job_whose_ticket_cannot_be_read_can_be_given_back_and_withdrawn(store: QueueStore) -> None:
     store.apply(ticketed("a1"))
     store.claim(worker(), ["a1"], LEASE_S)
     _spoil_ticket(store)
@@ -98,7 +98,7 @@ def test_a_job_whose_ticket_cannot_be_read_can_be_given_back_and_withdrawn(store
     assert store.find("a1").status is Status.CANCELLED
 
 
-def test_an_attempt_that_cannot_be_read_hides_no_holding(store: DeliveringStore) -> None:
+def test_an_attempt_that_cannot_be_read_hides_no_holding(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1")])
     store.claim(worker(), ["a1", "b1"], LEASE_S)
     store.apply([begun("a1", 1), begun("b1", 1)])
@@ -109,14 +109,14 @@ def test_an_attempt_that_cannot_be_read_hides_no_holding(store: DeliveringStore)
     assert (claim.former, claim.lost_attempt) == (FormerWorker("w1"), None)
 
 
-def test_a_worker_that_cannot_be_read_hides_no_other(store: DeliveringStore) -> None:
+def test_a_worker_that_cannot_be_read_hides_no_other(store: QueueStore) -> None:
     for name in ("w1", "w2"):
         store.renew(worker(name), {}, LEASE_S)
     _overwrite(store, "worker", "data", b'{"name":1}', "name = 'w1'")
     assert [each.name for each in store.workers()] == ["w2"]
 
 
-def test_an_outcome_that_cannot_be_read_is_told_with_the_job_it_is_of(store: DeliveringStore) -> None:
+def test_an_outcome_that_cannot_be_read_is_told_with_the_job_it_is_of(store: QueueStore) -> None:
     from joblens.model.errors import StoreCorrupt
     from tests.contract.store_builders import ended
 

@@ -1,4 +1,4 @@
-"""Every command has its page and every option stands in it, word for word as `--help` has it.
+"""Every command has a page that lists its options exactly as `--help` does.
 
 After a change of options: JOBLENS_UPDATE_DOCS=1 pytest tests/docs, then read the difference."""
 
@@ -10,6 +10,7 @@ import click
 import pytest
 
 from joblens.cli.main import COMMANDS, SECTIONS, cli
+from joblens.cli.options.groups import GLOBAL, GroupedCommand
 from joblens.model import errors
 from tests.conftest import REPOSITORY
 
@@ -36,13 +37,16 @@ def options_of(command: click.Command, name: str) -> str:
             f"### {name} {part}\n\n{subcommand.get_short_help_str(200)}\n\n{options_of(subcommand, part)}"
             for part, subcommand in command.commands.items()
         )
+    assert isinstance(command, GroupedCommand)
     rows = []
-    for parameter in command.params:
-        if isinstance(parameter, click.Option) and not (parameter.name or "").startswith("global_"):
-            record = parameter.get_help_record(context)
-            if record is not None:
-                words, meaning = (text.replace("|", "\\|") for text in record)
-                rows.append(f"| `{words}` | {meaning} |")
+    for title, records in command.help_sections(context).items():
+        if title == GLOBAL:
+            continue
+        if title in command.groups:
+            rows.append(f"| **{title}** | |")
+        for record in records:
+            words, meaning = (text.replace("|", "\\|") for text in record)
+            rows.append(f"| `{words}` | {meaning} |")
     return "\n".join(["| option | meaning |", "|---|---|", *rows, ""]) if rows else "No options of its own.\n"
 
 

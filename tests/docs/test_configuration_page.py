@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from joblens.model.settings import Kind, Setting, all_settings
 from joblens.spec.settings.config import read_config
-from joblens.spec.settings.settings_list import Kind, Setting, all_settings
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text()
 

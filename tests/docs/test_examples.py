@@ -12,7 +12,7 @@ from joblens.model.errors import JoblensError
 from tests.conftest import REPOSITORY
 from tests.docs.parsing import parse
 
-PAGES = sorted([REPOSITORY / "README.md", *REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
+PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`((?:\w+=\S+ )*joblens [^`]+)`")
 # Where a command begins: the line, a prompt, a pipe, a list, `$(`; variables may be set before it.

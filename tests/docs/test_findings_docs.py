@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.analysis.findings.codes import Code
-from joblens.model.jobs.job import Severity
+from joblens.model.jobs.job import Code, Severity
 
 TEXT = (Path(__file__).parents[2] / "docs" / "findings.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### (\S+)\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL))

@@ -29,14 +29,14 @@ def test_every_public_name_is_documented(name: str) -> None:
     assert f"`joblens.{name}`" in PAGE
 
 
-@pytest.mark.parametrize("function", [joblens.run, joblens.map_commands])
+@pytest.mark.parametrize("function", [joblens.run, joblens.map_commands, joblens.run_workflow])
 def test_every_option_of_the_functions_is_documented(function: object) -> None:
     assert callable(function)
     for name in inspect.signature(function).parameters:
         assert re.search(rf"\b{name}\b", PAGE), name
 
 
-@pytest.mark.parametrize("kind", [joblens.Result, joblens.JobMonitor])
+@pytest.mark.parametrize("kind", [joblens.Result, joblens.JobMonitor, joblens.RunResult])
 def test_every_public_part_of_the_classes_is_documented(kind: type) -> None:
     for name in vars(kind):
         if not name.startswith("_"):

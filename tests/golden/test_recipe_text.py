@@ -183,7 +183,7 @@ def test_show_has_the_operators_of_a_recipe() -> None:
 
 def test_show_of_another_job_says_that_it_has_no_operators() -> None:
     shown = render_parts(RECORD, [], Details(), ["operators"], now_us=NOW_US, width=100, paint=PLAIN)
-    assert shown[-1] == "  not known: only jobs of recipes have them"
+    assert shown[-1] == "  unknown: only jobs of recipes have them"
 
 
 def test_the_documents_have_the_same() -> None:
@@ -217,7 +217,7 @@ def test_jobs_without_rows_say_why_and_where_to_look() -> None:
     done = replace(SNAPSHOT, overall_status=ProcessingStatus.COMPLETED, rows_in=0, rows_out=0)
     shown = _end(done)
     assert "rows       all 3 rejected, none out" in shown
-    assert "rejected   with their reasons in /data/out/20251115_203105_9fc21b/rejects" in shown
+    assert "rejected   with reasons in /data/out/20251115_203105_9fc21b/rejects" in shown
     assert "rows       none: the dataset is empty" in _end(replace(done, rejected_rows=0))
 
 
@@ -229,7 +229,7 @@ def test_shards_are_named_as_they_are() -> None:
 
 def test_rejects_of_a_job_that_was_stopped_are_not_said_to_lie_there() -> None:
     stopped = replace(SNAPSHOT, overall_status=ProcessingStatus.STOPPED, rejected_rows=3)
-    assert "rejected   when their partition is through, with their reasons in /" in _end(stopped)
+    assert "rejected   once their partition is done, with reasons in /" in _end(stopped)
 
 
 def test_partitions_that_failed_alike_are_told_together() -> None:
@@ -247,7 +247,8 @@ def test_partitions_that_failed_alike_are_told_together() -> None:
     )
     assert shown.count("KeyError") == 1
     assert (
-        "7 partitions failed alike (90, 91, 92, 93, 94, …), the first: mine fails on 90 of 90 rows" in shown
+        "7 partitions failed the same way (90, 91, 92, 93, 94, …); first: mine fails on 90 of 90 rows"
+        in shown
     )
 
 

@@ -162,4 +162,4 @@ def test_what_slurm_says_beside_ours() -> None:
 def test_an_account_of_an_allocation_is_not_held_against_one_job() -> None:
     account, record = cluster_account(_WIDE, is_shared=True), _measured()
     assert not any("ours" in value for _, value in account_pairs(account, record))
-    assert account_notes(account, record)[0].startswith("It is an allocation")
+    assert account_notes(account, record)[0].startswith("An allocation")

@@ -155,6 +155,6 @@ def test_a_healthy_queue() -> None:
 def test_a_queue_with_something_down() -> None:
     url = "redis://broker:6379/0"
     broker = {"ok": False, "url": url, "answer": None, "error": "connection refused"}
-    problems = [f"broker: the broker at {url} cannot be used: connection refused", "workers: none is running"]
+    problems = [f"broker: the broker at {url} cannot be used: connection refused", "workers: none running"]
     down = health(broker=broker, workers=[], backlog=[], problems=problems)
     same_as_golden("health-down", render_health(down, width=110, paint=PLAIN))

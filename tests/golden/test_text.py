@@ -158,8 +158,8 @@ def test_a_part_of_show_tells_why_the_numbers_are_not_known() -> None:
     )
     record = structs.replace(ENDED[1], outcome=structs.replace(outcome, usage=usage))
     shown = render_parts(record, [], Details(), ["network", "gpu"], now_us=NOW_US, width=80, paint=PLAIN)
-    assert "  not known: no cgroup v2" in shown
-    assert "  not known: NVML hangs" in shown
+    assert "  unknown: no cgroup v2" in shown
+    assert "  unknown: NVML hangs" in shown
 
 
 def test_show_of_a_network_says_why_nobody_knows_with_whom() -> None:
@@ -167,7 +167,7 @@ def test_show_of_a_network_says_why_nobody_knows_with_whom() -> None:
     shown = render_parts(
         DEVICES_USED, gpu_samples(60), details, ["network"], now_us=NOW_US, width=80, paint=PLAIN
     )
-    assert shown[-1] == "  with whom is not known: it was over"
+    assert shown[-1] == "  endpoints unknown: it was over"
 
 
 def test_show_of_a_job_with_gpus_network_and_energy() -> None:

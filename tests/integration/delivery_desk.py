@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from joblens.app.jobs.requests import Request
-from joblens.app.queue.submission import QueueRequest, QueueStore, enqueue, open_queue_store
+from joblens.app.queue.submission import QueueRequest, enqueue, open_queue_store
 from joblens.app.wiring.settings import load_settings
 from joblens.model.delivery import RetryLost
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record, Requirements
+from joblens.ports.store import QueueStore
 from tests.conftest import wait_until
 
 # Told apart by a file each: appending to one file by many is no proof of anything.

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import msgspec
 from joblens.app.recipes.jobs import make_job
 from joblens.app.recipes.process import Wishes, plan_recipe
 from joblens.data.base.job_folder import JobFolder
-from joblens.data.logging.event_log import read_events
 from joblens.model.recipes.recipe import RecipeEvent, RecipePlan
 from joblens.model.settings import Settings
 
@@ -102,7 +102,12 @@ def folder_of(job: RecipePlan) -> JobFolder:
 
 
 def events_of(job: RecipePlan) -> list[RecipeEvent]:
-    return list(read_events(folder_of(job).events))
+    """Every whole event of the log; a killed job leaves torn lines."""
+    events = []
+    for line in Path(folder_of(job).events).read_bytes().splitlines():
+        with suppress(msgspec.DecodeError):
+            events.append(msgspec.json.decode(line, type=RecipeEvent))
+    return events
 
 
 def summary_of(job: RecipePlan) -> dict[str, Any]:

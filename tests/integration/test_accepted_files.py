@@ -184,16 +184,16 @@ REFUSED = {
     ),
     "a table beside parameters": (
         "jobs: [{name: 'a_{i}', command: x, parameters_file: rows.csv, parameters: {i: 1}}]",
-        "parameters in job 'a_{i}' cannot stand beside parameters_file",
+        "parameters in job 'a_{i}' cannot be combined with parameters_file",
     ),
     "a table beside a mode": (
         "jobs: [{name: 'a_{i}', command: x, parameters_file: rows.csv, parameter_mode: product}]",
-        "parameter_mode in job 'a_{i}' cannot stand beside parameters_file",
+        "parameter_mode in job 'a_{i}' cannot be combined with parameters_file",
     ),
     "two tables": (
         "parameters_file: rows.csv\n"
         "jobs: [{name: 'a_{i}', command: x, parameters_file: rows.csv, use_parameters_file: true}]",
-        "use_parameters_file in job 'a_{i}' cannot stand beside parameters_file",
+        "use_parameters_file in job 'a_{i}' cannot be combined with parameters_file",
     ),
     "a table of the workflow that is not there": (
         "jobs: [{name: 'a_{i}', command: x, use_parameters_file: true}]",
@@ -201,7 +201,7 @@ REFUSED = {
     ),
     "a shared table beside shared parameters": (
         f"parameters_file: rows.csv\nparameters: {{i: 1}}\n{JOB}",
-        "parameters cannot stand beside parameters_file",
+        "parameters cannot be combined with parameters_file",
     ),
     "values of different number side by side": (
         "jobs: [{name: 'a_{i}_{k}', command: x, parameters: {i: '1:2', k: '1:3'}, parameter_mode: zip}]",

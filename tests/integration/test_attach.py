@@ -335,7 +335,7 @@ def test_measured_is_neither_success_nor_failure(joblens: RunJoblens, begin: Beg
     assert (overall["successful"], overall["failed"], overall["success_rate"]) == (1, 0, 100.0)
     assert [job["job_uuid"] for job in joblens("history", "--status", "measured", "--json").json] == [uuid]
     assert joblens("wait", uuid).code == 0
-    assert "only looked at" in joblens("rerun", uuid).stderr
+    assert "only measured" in joblens("rerun", uuid).stderr
     assert "measured" in joblens("export", "csv").stdout
     shown = joblens("show", uuid).stdout
     assert f"process {process.pid}" in shown

@@ -31,5 +31,5 @@ def test_a_jobs_name_stands_for_its_newest(joblens: RunJoblens) -> None:
     assert again.stdout == "good day\n"
     assert "is job" not in again.stderr  # there is no other
     over = joblens("cancel", "greeting", code=0)
-    assert "was already over" in over.stdout
+    assert "had already ended" in over.stdout
     assert "'greeting' is job 2, the newest of that name" in over.stderr

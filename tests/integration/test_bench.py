@@ -142,9 +142,9 @@ def test_names_that_are_not_given_are_those_of_their_places(joblens: RunJoblens)
 def test_a_report_is_not_written_into_a_folder_that_is_not_there(joblens: RunJoblens, tmp_path: Path) -> None:
     place = tmp_path / "mistyped" / "x.html"
     done = joblens("bench", "-o", str(place), "--", "true", code=2)
-    assert "there is no folder" in done.stderr
+    assert "there is no directory" in done.stderr
     joblens("bench", "-n", "1", "--", "true", code=0)
-    assert "there is no folder" in joblens("bench", "report", "-o", str(place), code=2).stderr
+    assert "there is no directory" in joblens("bench", "report", "-o", str(place), code=2).stderr
     assert not place.parent.exists()
 
 
@@ -158,8 +158,8 @@ def test_a_command_that_is_not_there_is_told(joblens: RunJoblens) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("bench", "-n", "2", "echo", "hi"), "goes behind --: joblens bench [OPTIONS] -- COMMAND"),
-        (("bench", "echo", "hi"), "goes behind --: joblens bench [OPTIONS] -- COMMAND"),
+        (("bench", "-n", "2", "echo", "hi"), "goes after --: joblens bench [OPTIONS] -- COMMAND"),
+        (("bench", "echo", "hi"), "goes after --: joblens bench [OPTIONS] -- COMMAND"),
         (("bench", "-n", "0", "--", "true"), "--runs"),
         (("bench", "--precision", "often", "--", "true"), "--precision often"),
         (("bench", "--confidence", "20%", "--", "true"), "confidence"),
@@ -168,9 +168,9 @@ def test_a_command_that_is_not_there_is_told(joblens: RunJoblens) -> None:
         (("bench", "-N", "a", "-N", "a", "-c", "true", "-c", "true"), "same name"),
         (("bench", "ab"), "no command"),
         (("bench", "nonsense"), "No such command"),
-        (("bench", "compare", "one", "two"), "there is no result 'one'"),
-        (("bench", "report"), "there are no results"),
-        (("bench", "report", "latest", "-o", "x.txt"), "there are no results"),
+        (("bench", "compare", "one", "two"), "no result 'one'"),
+        (("bench", "report"), "no results"),
+        (("bench", "report", "latest", "-o", "x.txt"), "no results"),
         (("bench", "run"), "no tool was named"),
         (("bench", "run", "--tool", "fenixs"), "fenicsx"),
         (("bench", "run", "--tool", "python", "--script", "not-there.py"), "not-there.py"),
@@ -238,7 +238,7 @@ def test_faster_is_a_speedup_above_one(solver: Path, tmp_path: Path) -> None:
     assert "seconds 0.3 → 0.01" in runner.generate_report([slow, fast])
     with pytest.raises(BenchmarkError, match="cannot be compared with itself"):
         runner.compare_results(slow["id"], "latest")
-    with pytest.raises(BenchmarkError, match="a report of no results"):
+    with pytest.raises(BenchmarkError, match="the list of results is empty"):
         runner.generate_report([])
 
 
@@ -280,7 +280,7 @@ def test_bad_input_is_told_before_anything_runs(solver: Path, tmp_path: Path) ->
     with pytest.raises(BenchmarkError, match="runs 0"):
         runner.run_benchmark("solver", runs=0)
     (solver / ".joblens" / "tools" / "solver.yaml").write_text(TOOL.replace("benchmark: heat.py", ""))
-    with pytest.raises(BenchmarkError, match="names no script"):
+    with pytest.raises(BenchmarkError, match="has no benchmark script"):
         runner.run_benchmark("solver")
     with pytest.raises(BenchmarkError, match="not the result"):
         runner.compare_results({}, {})
@@ -308,7 +308,7 @@ def test_the_command_runs_a_tool_and_compares_results(solver: Path, joblens: Run
     slower = joblens("bench", "compare", first["id"], second["id"], cwd=solver)
     assert slower.code == 3, "it takes more time for certain"
     assert "more" in slower.stdout
-    assert "! they did not run the same: seconds 0.01 → 0.25" in slower.stdout
+    assert "! they differ: seconds 0.01 → 0.25" in slower.stdout
     assert "seconds=0.25" in joblens("bench", "list", cwd=solver, code=0).stdout
     assert joblens("bench", "compare", second["id"], first["id"], cwd=solver).code == 0
     failed = joblens(*common, "-n", "1", "-p", "code=5", "--device", "all", cwd=solver, code=1)

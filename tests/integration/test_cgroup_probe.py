@@ -17,8 +17,7 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.values.ids import new_uuid
 from joblens.probes.cgroup.counters import GROUPS_OF_CGROUPS
 from joblens.probes.cgroup.probe import CgroupProbe
-from joblens.probes.proc.processes import DescriptorBudget, ProcessesProbe
-from joblens.probes.proc.readings import FIELD_GROUPS
+from joblens.probes.proc.processes import FIELD_GROUPS, DescriptorBudget, ProcessesProbe
 from tests.integration.cgroup_jobs import make_groups, start_in, start_python_in, wait_usage
 from tests.integration.test_cgroup_groups import v1_factory
 

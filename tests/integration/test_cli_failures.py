@@ -34,7 +34,7 @@ def test_an_unknown_job_is_found_before_anything_is_exported(
 ) -> None:
     done = joblens("export", "csv", "--job", "3f8a", "--job", "nosuch", *options, code=2)
     assert done.stdout == ""
-    assert done.stderr.startswith("joblens: error: no job has the id 'nosuch'")
+    assert done.stderr.startswith("joblens: error: no job has the ID 'nosuch'")
 
 
 def test_an_export_whose_reader_goes_away_ends_quietly(past: Path) -> None:
@@ -119,7 +119,7 @@ def test_time_series_are_not_added_to_a_file_of_another_kind(
     other = tmp_path / "notes.txt"
     other.write_text("no database, but some text that is long enough" * 10)
     done = joblens("export", "time-series", "-o", other, code=2)
-    assert "name a file that is not there yet" in done.stderr
+    assert "give a new file" in done.stderr
 
 
 # what was typed
@@ -134,7 +134,7 @@ def test_time_series_are_not_added_to_a_file_of_another_kind(
         ("prune --older-than x", 2, "--older-than: 'x' is not a duration"),
         ("prune --max-size x", 2, "--max-size: 'x' is not a size"),
         ("history --since bla", 2, "--since: 'bla' is not a time"),
-        ("history --nosuch", 2, "'joblens history --help' tells more"),
+        ("history --nosuch", 2, "See 'joblens history --help'"),
         ("wait --timeout x 1", 2, "--timeout: 'x' is not a duration"),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_run_that_is_not_there_is_told_with_the_command_that_lists_those_that_
 
 
 def test_cancelling_what_is_over_says_so(past: Path, joblens: RunJoblens) -> None:
-    assert joblens("cancel", "1.1", code=0).stdout == "1.1  failed  (was already over)\n"
+    assert joblens("cancel", "1.1", code=0).stdout == "1.1  failed  (had already ended)\n"
 
 
 def test_only_failed_results_can_be_asked_for(past: Path, joblens: RunJoblens) -> None:
@@ -207,7 +207,7 @@ def test_a_run_that_repeats_a_part_knows_the_data_of_the_earlier_one(
         (["set", "best", "hello", "--run", "1"], "'hello' is not JSON"),
         (["get", "best", "--run", "1"], "user data 'best' has no value yet"),
         (["get", "nothing", "--run", "1"], "the workflow has no user data 'nothing'"),
-        (["get", "best"], "no run was named"),
+        (["get", "best"], "no run given"),
         (["set", "best", "1", "--run", "9"], "no run or workflow"),
     ],
 )

@@ -352,7 +352,7 @@ def test_ordinary_workers_leave_jobs_of_a_cluster_alone(desk: WorkflowDesk) -> N
         (("--address", "auto"), "--address has no effect with --engine local: it needs --engine ray"),
         (("--partition", "x"), "--partition has no effect with --engine local: it needs --engine slurm"),
         (("--engine", "slurm", "--walltime", "soon"), "'soon' is not a length of time"),
-        (("--engine", "slurm", "--sbatch", "constraint"), "no option of sbatch"),
+        (("--engine", "slurm", "--sbatch", "constraint"), "not an sbatch option"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(

@@ -233,7 +233,7 @@ def test_a_file_that_changed_since_is_told_of_and_not_copied(desk: WorkflowDesk)
 def test_a_file_above_the_limit_is_told_of_with_its_hash(ran: WorkflowDesk) -> None:
     crate = ran.folder / "crate"
     done = ran.call("export", "ro-crate", "1.1", "-o", crate, "--with-files", "--files-limit", "3", code=0)
-    assert "too large to take along" in done.stderr
+    assert "too large to include" in done.stderr
     [raw] = [one for one in entities(crate).values() if one.get("name") == "in.csv"]
     assert raw["sha256"] == hashlib.sha256(b"a,b\n").hexdigest()
     assert (crate / "files" / "out_1.txt").exists()
@@ -278,7 +278,7 @@ def test_a_folder_that_is_there_is_left_alone(ran: WorkflowDesk) -> None:
     crate.mkdir()
     (crate / "mine").write_text("precious")
     done = ran.call("export", "ro-crate", "1.1", "-o", crate, code=2)
-    assert "is there already" in done.stderr
+    assert "already exists" in done.stderr
     assert os.listdir(crate) == ["mine"]
 
 
@@ -286,12 +286,12 @@ def test_a_folder_that_is_there_is_left_alone(ran: WorkflowDesk) -> None:
     ("arguments", "told"),
     [
         (("ro-crate", "-o", "crate"), "needs a run or a job"),
-        (("ro-crate", "job:1"), "needs a place to write to"),
+        (("ro-crate", "job:1"), "needs an output path"),
         (("ro-crate", "job:1", "-o", "crate", "--tag", "x"), "without filters"),
-        (("ro-crate", "job:1", "-o", "crate", "--files-limit", "1m"), "--files-limit goes with --with-files"),
+        (("ro-crate", "job:1", "-o", "crate", "--files-limit", "1m"), "--files-limit needs --with-files"),
         (("ro-crate", "nobody", "-o", "crate"), "no job, workflow or run has the id 'nobody'"),
-        (("csv", "job:1"), "'job:1' has no meaning for 'csv'"),
-        (("csv", "--license", "x"), "--license has no meaning for 'csv'"),
+        (("csv", "job:1"), "'job:1' does not apply to 'csv'"),
+        (("csv", "--license", "x"), "--license does not apply to 'csv'"),
         (("ro-crate", "job:1", "-o", "/proc/crate"), "/proc/crate: cannot be written"),
     ],
 )

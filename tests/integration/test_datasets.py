@@ -158,7 +158,7 @@ jobs:
     for words in (("run", "flow.yaml"), ("run", "flow.yaml", "--dry-run")):
         refused = desk.call(*words, code=2)
         assert "input datasets are missing:\n  raw/, which fit reads" in refused.stderr
-    assert "no job makes these datasets" in desk.call("validate", "flow.yaml", code=0).stdout
+    assert "these datasets do not exist" in desk.call("validate", "flow.yaml", code=0).stdout
     (desk.folder / "raw").mkdir()
     (desk.folder / "raw" / "a").write_text("x\n")
     desk.run(text)

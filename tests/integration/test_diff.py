@@ -141,7 +141,7 @@ jobs:
 
 
 def test_a_job_and_a_run_cannot_be_compared(two_runs: WorkflowDesk) -> None:
-    assert "cannot be compared" in two_runs.call("diff", "job:1", "workflow:1", code=2).stderr
+    assert "cannot compare a job with a run" in two_runs.call("diff", "job:1", "workflow:1", code=2).stderr
 
 
 def test_a_number_that_is_both_has_to_say_which(two_runs: WorkflowDesk) -> None:

@@ -121,7 +121,7 @@ def test_celery_names_the_workers_or_says_that_one_is_started(
     before = everything_below(tmp_path)
     document = desk.call("run", path, "--engine", "celery", "--dry-run", "--json", code=0).json
     assert [job["name"] for job in document["jobs"]] == NAMES
-    assert "a worker is started" in document["cluster"]["where"]
+    assert "a worker starts" in document["cluster"]["where"]
     done = desk.call("run", path, "--engine", "celery", "--broker", redis_server.url, "--dry-run", code=0)
     assert "no worker serves the queue" in done.stderr
     assert "5 jobs would run" in done.stdout

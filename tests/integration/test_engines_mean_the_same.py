@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from joblens.analysis.findings.codes import Code
 from joblens.model.history import HistoryQuery
-from joblens.model.jobs.job import Record, Status
+from joblens.model.jobs.job import Code, Record, Status
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import JOBLENS, WorkflowDesk, states
 

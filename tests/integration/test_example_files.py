@@ -54,12 +54,6 @@ def test_the_recipe_cleans_pages_and_is_the_one_of_the_guide(joblens: RunJoblens
     assert plain in (REPOSITORY / "docs" / "recipes.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_shows_the_example_as_it_is() -> None:
-    text = (EXAMPLES / "ml_pipeline.yaml").read_text(encoding="utf-8")
-    without_its_comment = text.partition("\n")[2]
-    assert without_its_comment in (REPOSITORY / "README.md").read_text(encoding="utf-8")
-
-
 def test_the_pipeline_trains_models_and_names_the_best(joblens: RunJoblens, folder: Path) -> None:
     spec = folder / "ml_pipeline.yaml"
     spec.write_text(spec.read_text().replace("60000", "3000"))  # fits, and is quick

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from joblens.agent.runtime.loop import Sampler
 from joblens.agent.runtime.recorder import Recorder
-from joblens.agent.runtime.sampler import Sampler
 from joblens.app.wiring.drivers import SystemClock
 from joblens.stores.sqlite import SqliteStore
 from tests.contract.store_builders import whole_job
@@ -127,8 +127,8 @@ def test_a_recorder_without_a_thread_writes_at_once(no_threads: None, tmp_path: 
 
 def test_a_sampler_without_a_thread_warns_and_can_be_closed(no_threads: None) -> None:
     warnings: list[str] = []
-    sampler = Sampler(lambda _: None, SystemClock(), warnings.append)
-    sampler.add("aaaa1111", 1.0)
+    sampler = Sampler(SystemClock(), warnings.append)
+    sampler.add("aaaa1111", 1.0, bool)
     sampler.remove("aaaa1111")
     sampler.close()
     assert warnings == ["no samples are taken and no limits watched: can't start new thread"]

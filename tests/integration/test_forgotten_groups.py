@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from joblens.agent.cgroups.groups import GroupFactory, JobGroups
+from joblens.agent.cgroups.groups import ForgottenGroups, GroupFactory, JobGroups, shared_parents
 from joblens.agent.cgroups.placement import GroupPlaces, find_places, owner_mark, shared_parent
-from joblens.agent.recovery.stale_groups import ForgottenGroups, shared_parents
 from joblens.agent.runtime.ownership import this_process
 from joblens.model.jobs.job import Owner
 from joblens.model.values.ids import new_uuid

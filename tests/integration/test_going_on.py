@@ -45,7 +45,7 @@ def test_every_clock_of_a_resumed_run_tells_how_long_it_was_driven(desk: Workflo
 def test_a_failed_run_that_is_over_cannot_be_resumed_and_says_what_can_be_done(desk: WorkflowDesk) -> None:
     desk.run(BROKEN, code=1)
     told = desk.call("resume", "broken", code=1).stdout
-    assert "nothing is left to resume" in told
+    assert "failed and cannot be resumed" in told
     assert "joblens rerun 1.1 --failed" in told
     assert desk.lines("ran") == ["bad"]
 

@@ -240,9 +240,9 @@ def test_a_job_is_bound_to_the_cpus_of_its_list(run: Runner, options: tuple[str,
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--cpu-list", "4000"), b"CPU 4000 cannot be used here"),
+        (("--cpu-list", "4000"), b"CPU 4000 is not available here"),
         (("--cpu-list", "one"), b"'one' is not a CPU"),
-        (("--cpu-list", str(_CPUS[0]), "--cpus", "2"), b"2 CPUs were asked for, and the list has 1"),
+        (("--cpu-list", str(_CPUS[0]), "--cpus", "2"), b"2 CPUs were requested, but the list has 1"),
     ],
 )
 def test_a_list_that_cannot_be_had_is_refused_before_anything_runs(

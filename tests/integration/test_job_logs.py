@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.terminal.output import CappedFile
+from joblens.agent.terminal.streams import CappedFile
 from joblens.app.jobs.logs import LogReader, kept_file
 from joblens.model.errors import InputError
 from tests.integration import past_jobs
@@ -88,7 +88,7 @@ def test_the_last_lines_are_found_across_pieces_of_a_large_file(tmp_path: Path) 
 
 
 def test_output_that_was_pruned_is_told_from_output_that_was_never_kept(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not there any more"):
+    with pytest.raises(InputError, match="no longer exists"):
         kept_file(record_of(past_jobs.poisson(str(tmp_path / "gone")), 1), "stdout")
-    with pytest.raises(InputError, match="was not kept"):
+    with pytest.raises(InputError, match="was not recorded"):
         kept_file(record_of(past_jobs.poisson(), 1), "stdout")

@@ -34,7 +34,7 @@ def test_jobs_that_were_reset_run_again_in_the_same_run_with_what_needs_them(des
     number = ids(desk)["a"]
     told = desk.call("jobs", "reset-status", f"job:{number}", "--dry-run", "--json", code=0).json
     assert (told["reset"], told["dependants"], told["dry_run"]) == (["a"], ["b"], True)
-    assert "nothing is left to resume" in desk.call("resume", "1", code=1).stdout
+    assert "failed and cannot be resumed" in desk.call("resume", "1", code=1).stdout
     finished = desk.call("jobs", "reset-status", f"job:{number}", code=0)
     assert "jobs that succeeded run again, and their results are replaced: a, b" in finished.stderr
     assert "joblens resume 1.1 runs them" in finished.stdout
@@ -138,7 +138,7 @@ def test_other_names_are_the_same_commands(desk: WorkflowDesk) -> None:
 def test_cancel_of_workflows_means_no_job(desk: WorkflowDesk) -> None:
     process = desk.start("run", desk.write(CHAIN.replace("test -e fixed", "sleep 60")))
     desk.wait_for_line("ran", "c")
-    assert "say which" in desk.call("cancel", "1", code=2).stderr
+    assert "write job:1 or workflow:1" in desk.call("cancel", "1", code=2).stderr
     assert desk.call("workflows", "cancel", "1", code=0).stdout.startswith("1.1  stopped")
     process.communicate(timeout=30)
 

@@ -98,14 +98,14 @@ def test_a_job_is_looked_for_by_its_name_in_a_folder_of_jobs(running: Path) -> N
 
 
 def test_a_folder_of_another_job_is_refused(running: Path) -> None:
-    with pytest.raises(InputError, match="not the folder of job k2, but that of running"):
+    with pytest.raises(InputError, match="not the directory of job k2, but of running"):
         joblens.JobUtils("k2", work_dir=str(running))
-    with pytest.raises(InputError, match="there is no folder"):
+    with pytest.raises(InputError, match="there is not a directory"):
         joblens.JobUtils("k2", work_dir=str(running.parent))
 
 
 def test_of_a_folder_of_jobs_none_is_stopped(running: Path, processes: list[subprocess.Popen[str]]) -> None:
-    with pytest.raises(InputError, match="folder of jobs") as refused:
+    with pytest.raises(InputError, match="directory of jobs") as refused:
         joblens.JobUtils(str(running.parent)).stop()
     assert refused.value.hint == "name one: running"
     assert processes[0].poll() is None
@@ -144,7 +144,7 @@ def test_a_folder_without_jobs_has_nothing_to_tell(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no folder"):
+    with pytest.raises(InputError, match="there is not a directory"):
         joblens.JobUtils("job", base_dir=str(tmp_path))
 
 
@@ -188,7 +188,7 @@ def test_a_job_that_does_not_end_is_killed_only_when_told(
 ) -> None:
     jobs = joblens.JobUtils(str(make_job(tmp_path / "job", start(processes, _STUBBORN))))
     asked = jobs.stop(timeout=0.1)
-    assert (asked.success, asked.reason) == (False, "it has not ended within 0.1 s")
+    assert (asked.success, asked.reason) == (False, "it did not end within 0.1 s")
     assert processes[0].poll() is None
     forced = jobs.stop(timeout=0.1, force=True)
     assert (forced.success, forced.was_killed) == (True, True)

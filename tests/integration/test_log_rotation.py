@@ -27,7 +27,7 @@ def service(one: Desk, processes_to_end: list[subprocess.Popen[bytes]]) -> subpr
     process = subprocess.Popen([*JOBLENS, "supervisor", "--stay"], env=one.env(), cwd=one.folder)
     processes_to_end.append(process)
     own = one.folder / "own.log"
-    wait_until(lambda: own.exists() and "a supervisor begins" in own.read_text(), what="the first line")
+    wait_until(lambda: own.exists() and "supervisor started" in own.read_text(), what="the first line")
     return process
 
 
@@ -47,8 +47,8 @@ def test_a_log_that_is_moved_away_is_made_anew(one: Desk, service: subprocess.Po
     assert service.poll() is None
     service.send_signal(signal.SIGTERM)
     assert service.wait(20) == 0
-    assert "the supervisor ends" in own.read_text()
-    assert "the supervisor ends" not in (one.folder / "own.log.1").read_text()
+    assert "supervisor stopped" in own.read_text()
+    assert "supervisor stopped" not in (one.folder / "own.log.1").read_text()
 
 
 def test_a_log_that_is_copied_and_truncated_goes_on_from_its_beginning(
@@ -61,7 +61,7 @@ def test_a_log_that_is_copied_and_truncated_goes_on_from_its_beginning(
     assert service.wait(20) == 0
     lines = own.read_text().splitlines()
     assert "\0" not in own.read_text()
-    assert [line.partition(": ")[2] for line in lines] == ["the supervisor ends"]
+    assert [line.partition(": ")[2] for line in lines] == ["supervisor stopped"]
 
 
 def test_it_rotates_its_log_by_size_itself(one: Desk) -> None:

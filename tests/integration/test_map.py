@@ -91,7 +91,7 @@ def test_only_line_ends_end_a_line(joblens: RunJoblens, tmp_path: Path) -> None:
 def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
     done = joblens("map", "-k", "--timeout", "0.3", "sleep {}; echo {}", ":::", "0", "20", code=1)
     assert done.stdout == "0\n"
-    assert "its time was up after 300ms" in done.stderr
+    assert "timed out after 300ms" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
     [
         (["echo {}"], "there are no values"),
         (["echo {x}", "--param", "x=1:3"], "options of map come first"),
-        (["exit {}", ":::", "0", "1", "--json"], "--json stands among the values"),
-        (["exit {}", ":::", "0", "1", "--name=x"], "--name=x stands among the values"),
+        (["exit {}", ":::", "0", "1", "--json"], "--json is among the values"),
+        (["exit {}", ":::", "0", "1", "--name=x"], "--name=x is among the values"),
         (["echo {}", ":::"], "nothing behind it"),
         (["echo {}", "::::", "missing.txt"], "missing.txt: cannot be read"),
         (["echo {}", "::::", "empty.txt"], "empty.txt: has no lines"),

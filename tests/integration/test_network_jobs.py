@@ -84,7 +84,7 @@ def test_each_job_of_a_slot_has_its_own_packets(store_path: Path) -> None:
 
 
 def test_a_slot_without_groups_says_why_there_is_no_number(store_path: Path, tmp_path: Path) -> None:
-    context = open_context(load_settings().settings, lambda _: None)
+    context = open_context(load_settings().settings)
     slot = Slot(context, Accounting.PROCESS_TREE, str(tmp_path / "logs"), 1 << 20)
     job = SlotJob(Job(uuid=new_uuid(), argv=("true",), created_at_us=0, cwd="/"), ("true",), {})
     slot.send([job])

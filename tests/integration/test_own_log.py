@@ -74,7 +74,7 @@ def test_a_log_that_cannot_be_written_is_told_before_anything_is_begun(
 
 def test_the_supervisor_logs_there_too(joblens: RunJoblens, log: Path) -> None:
     joblens("submit", "--wait", "--name", "far", "--", "true", env={"JOBLENS_SUPERVISOR_IDLE": "0.2"}, code=0)
-    wait_until(lambda: "the supervisor ends" in log.read_text(), what="the supervisor to end")
+    wait_until(lambda: "supervisor stopped" in log.read_text(), what="the supervisor to end")
     assert "(far): success, exit code 0" in log.read_text()
 
 

@@ -115,7 +115,7 @@ def _process(joblens: RunJoblens, folder: Path, operator: str, rows: int) -> Fin
 
 @pytest.mark.parametrize(
     ("rows", "told"),
-    [(60, "forgot_to_say_bool fails on 60 of 60 rows"), (5, "no row is left to export: 5 were")],
+    [(60, "forgot_to_say_bool failed on 60 of 60 rows"), (5, "no rows left to export: 5 were")],
 )
 def test_an_operator_that_works_on_no_row_fails_the_job_and_leaves_the_export_as_it_was(
     joblens: RunJoblens, tmp_path: Path, rows: int, told: str

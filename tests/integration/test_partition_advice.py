@@ -105,7 +105,7 @@ def test_the_modality_is_found_or_given() -> None:
     optimizer = joblens.PartitionSizeOptimizer({"image_key": "images"})
     assert optimizer.get_partition_recommendations(rows)["primary_modality"] == "image"
     assert optimizer.get_partition_recommendations(rows, "video")["primary_modality"] == "video"
-    with pytest.raises(InputError, match="'smell' is no modality"):
+    with pytest.raises(InputError, match="'smell' is not a modality"):
         optimizer.get_partition_recommendations(rows, "smell")
 
 
@@ -115,7 +115,7 @@ def test_a_target_may_be_configured_and_nonsense_is_refused(pages: Path) -> None
     with pytest.raises(InputError, match="target_size_mb"):
         joblens.PartitionSizeOptimizer({"partition": {"target_size_mb": "much"}})
     for dataset in (5, {"text": "a"}):
-        with pytest.raises(InputError, match="cannot look at a dataset"):
+        with pytest.raises(InputError, match="cannot analyze a dataset"):
             joblens.PartitionSizeOptimizer().get_partition_recommendations(dataset)
 
 

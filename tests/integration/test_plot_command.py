@@ -124,13 +124,13 @@ def test_a_job_without_a_sample_between_start_and_end_is_told_instead_of_drawn(
 ) -> None:
     keep_jobs(store_path, [("tiny", 0, 2), ("whole", 0, 5), ("tiny too", 0, 2)])
     alone = joblens("plot", "job:1", code=2)
-    assert "job 1 tiny is too short for a curve: no sample fell between its start and its end" in alone.stderr
+    assert "job 1 tiny is too short to plot: no sample was taken" in alone.stderr
     assert not (tmp_path / "plots").exists()
     together = joblens("plot", "job:1", "job:2", "--json", code=0).json
     assert {Path(path).name for path in together["files"]} == {
         f"resource_plot_{stem}.html" for stem in ("job_2", "cpu_all_jobs", "memory_all_jobs", "summary")
     }
-    assert together["notes"] == ["too short for a curve, no sample fell between start and end: 1 of 2 jobs"]
+    assert together["notes"] == ["too short to plot, no sample was taken: 1 of 2 jobs"]
     compared = joblens("plot", "job:1", "job:3", "--json", code=0).json["files"]
     assert [Path(path).name for path in compared] == ["resource_plot_summary.html"]
 
@@ -176,14 +176,14 @@ def test_what_cannot_be_plotted_is_refused_and_nothing_is_written(
         (["missing.db"], "missing.db: no such file"),
         (["no/*.db"], "no file matches 'no/*.db'"),
         (["text.db"], "text.db: not a readable time-series file"),
-        (["empty.db"], "empty.db: it has no samples"),
+        (["empty.db"], "empty.db: no samples"),
         ([str(store_path)], "no time-series file"),
         ([str(tmp_path)], "is a directory"),
         (["nothing-like-it"], "'nothing-like-it' is no run, workflow or job"),
         (["1"], "'1' is a workflow and a job"),
-        (["good.db", "--job-ids", "2,99"], "no job 99 among what is to be plotted"),
+        (["good.db", "--job-ids", "2,99"], "no job 99 among the jobs to plot"),
         (["good.db", "--job-ids", "two"], "'two' is no list of job numbers"),
-        (["good.db", "--format", "gif"], "'gif' is none of html, png, svg"),
+        (["good.db", "--format", "gif"], "'gif' is not a format: use html, png, svg"),
         (["good.db", "--prefix", "a/b"], "prefix 'a/b'"),
         (["good.db", "-o", "file"], "file: cannot be made"),
     ):

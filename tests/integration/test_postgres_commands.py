@@ -15,7 +15,7 @@ from joblens.agent.runtime.ownership import SupervisorLock
 from joblens.app.wiring.agent_context import current_user
 from joblens.app.wiring.drivers import spool_dir, store_home
 from joblens.model.jobs.job import Job, Owner, Status
-from joblens.model.values.store_url import without_password
+from joblens.model.settings import without_password
 from joblens.model.writes import JobQueued
 from joblens.stores.postgres import PostgresStore
 from tests.conftest import RunJoblens, python_path, wait_until
@@ -157,7 +157,7 @@ def test_a_store_is_copied_to_the_server_and_back(joblens: RunJoblens, url: str,
     assert "3 jobs" in joblens("store", "copy", url, files[1], code=0).stdout
     before, after = (joblens("--store", file, "history", "--json", code=0).json for file in files)
     assert before == after
-    assert "3 jobs had come before" in joblens("store", "copy", files[0], url, code=0).stdout
+    assert "3 jobs skipped: already in the target" in joblens("store", "copy", files[0], url, code=0).stdout
 
 
 @pytest.mark.parametrize(

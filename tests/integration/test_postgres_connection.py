@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from joblens.model.errors import InputError, StoreError, StoreTooNew
+from tests.contract.store_builders import ended, queued
 from tests.servers import PostgresServer
 
 pytest.importorskip("psycopg")
 
-from joblens.stores.postgres import sql
+from joblens.stores.postgres import PostgresStore, sql
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.sql import SCHEMA_VERSION, prepare
 
@@ -197,6 +198,19 @@ def test_a_store_of_a_newer_joblens_is_left_alone(postgres_url: str) -> None:
     database.close()
     with pytest.raises(StoreTooNew, match="schema version 99"):
         opened(postgres_url)
+
+
+def test_an_older_joblens_that_is_connected_finishes_and_cannot_connect_again(postgres_url: str) -> None:
+    older = PostgresStore(postgres_url)
+    newer = opened(postgres_url)
+    with newer.use() as connection:
+        connection.execute("UPDATE schema_version SET version = 99")
+    newer.close()
+    older.apply([queued("a1"), ended("a1")])
+    assert older.find("a1").outcome is not None
+    older.close()
+    with pytest.raises(StoreTooNew, match="schema version 99"):
+        PostgresStore(postgres_url)
 
 
 def test_a_reader_makes_no_tables_and_changes_none(postgres_url: str) -> None:

@@ -123,7 +123,7 @@ def test_the_document_says_how_it_ended(place: Path, joblens: RunJoblens) -> Non
 
 def test_a_dry_run_tells_what_would_be_done_and_does_nothing(place: Path, joblens: RunJoblens) -> None:
     recipe = write_recipe(place, ["document_deduplicator"])
-    assert "nothing was written" in joblens("process", recipe, "--dry-run", cwd=place, code=0).stdout
+    assert "(dry run)" in joblens("process", recipe, "--dry-run", cwd=place, code=0).stdout
     document = joblens("process", recipe, "--dry-run", "--json", cwd=place, code=0).json
     assert document["operators"][0]["kind"] == "deduplicator"
     assert not (place / "out").exists()
@@ -159,15 +159,15 @@ def test_mistakes_end_with_2_and_nothing_is_written(place: Path, joblens: RunJob
     assert "Traceback" not in done.stderr
     recipe = write_recipe(place, ["image_aspect_ratio_filter"])
     done = joblens("process", recipe, cwd=place, code=2)
-    assert "there is no operator 'image_aspect_ratio_filter'\n" in done.stderr
-    assert "'joblens operators' lists the " in done.stderr
+    assert "unknown operator 'image_aspect_ratio_filter'\n" in done.stderr
+    assert "see 'joblens operators' for all " in done.stderr
     assert not (place / "out").exists()
 
 
 def test_keys_that_change_nothing_are_told(place: Path, joblens: RunJoblens) -> None:
     recipe = write_recipe(place, ["text_length_filter"], use_cache=True)
     done = joblens("process", recipe, cwd=place, code=0)
-    assert "these keys change nothing here: use_cache" in done.stderr
+    assert "these keys have no effect: use_cache" in done.stderr
     assert joblens("process", recipe, "-q", cwd=place, code=0).stdout == ""
 
 
@@ -188,7 +188,7 @@ def test_a_dry_run_of_a_job_that_is_there_tells_what_is_done(place: Path, joblen
     recipe = write_recipe(place, ["text_length_filter"])
     joblens("process", recipe, "--job-id", "monday", cwd=place, code=0)
     said = joblens("process", "--resume", "out/monday", "--dry-run", cwd=place, code=0).stdout
-    assert "monday  would go on; nothing was written" in said
+    assert "monday  would resume (dry run)" in said
     assert "; the job is completed" in said
 
 
@@ -204,7 +204,7 @@ def test_a_strict_job_ends_with_its_first_bad_row(place: Path, joblens: RunJoble
 def test_a_strict_job_that_failed_is_begun_anew_not_gone_on_with(place: Path, joblens: RunJoblens) -> None:
     recipe = write_recipe(place, ["text_length_filter"])
     said = joblens("process", recipe, "--strict", "--job-id", "monday", cwd=place, code=1).stdout
-    assert "Going on would end at the same row." in said
+    assert "Resuming would fail at the same row." in said
     command = f"joblens process --resume {place / 'out' / 'monday'} --start-over"
     assert command in " ".join(said.split())
     assert (
@@ -221,7 +221,7 @@ def test_a_job_that_is_complete_is_not_begun_again(place: Path, joblens: RunJobl
     first = joblens("process", recipe, "--job-id", "monday", "--json", cwd=place, code=0).json
     shutil.rmtree(place / "out" / "monday" / "checkpoints")  # nothing needs them any more
     said = joblens("process", "--resume", "out/monday", cwd=place, code=0).stdout
-    assert said.startswith("mine: job monday is complete already\n")
+    assert said.startswith("mine: job monday is already complete\n")
     assert "61 in, 61 out (100%), 1 rejected (unreadable)" in said
     again = joblens("process", "--resume", "out/monday", "--json", cwd=place, code=0).json
     assert (again["uuid"], again["rows_out"], again["runs"]) == (first["uuid"], 61, 1)
@@ -261,7 +261,7 @@ def test_a_job_that_was_ended_goes_on_to_the_same_rows(
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
-    assert b"ended by SIGTERM" in said
+    assert b"stopped by SIGTERM" in said
     assert f"joblens process --resume {place / 'out' / 'monday'}".encode() in said
     assert not (place / "out" / "rows.jsonl").exists()
     (place / "go").touch()
@@ -292,7 +292,7 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_ends_it(place: Path) -> None:
     screen.feed(terminal.screen)
     assert screen.lines[0] == "mine: job monday begins"
     assert screen.lines[1].startswith("mine  monday  stopped in ")
-    assert "  ended by SIGINT (Ctrl-C)" in screen.lines
+    assert "  stopped by SIGINT (Ctrl-C)" in screen.lines
     assert any("joblens process --resume" in line for line in screen.lines)
     assert not any("━" in line for line in screen.lines)
     assert b"\x1b[?25l" in terminal.screen

@@ -81,4 +81,4 @@ def test_where_no_job_matches_that_is_said(option: str, store: Path, joblens: Ru
 def test_two_answers_at_once_are_refused(joblens: RunJoblens) -> None:
     ended = joblens("stats", "--profiles", "--compose")
     assert ended.code == 2
-    assert "choose one" in ended.stderr
+    assert "cannot be combined" in ended.stderr

@@ -109,15 +109,15 @@ def test_a_plain_command_may_be_given_to_a_queue(desk: RunJoblens) -> None:
         (("gromacs", "md.mdp", "-p", '{"a": 1}', "--wait"), "there is no tool or command 'gromacs'"),
         (("bash", "say.sh", "-p", '{"a": 1, "a": 2}'), "--param a: given twice"),
         (("bash", "say.sh", "-p", 'a={"b": 1, "b": 2}'), "--param b: given twice"),
-        (("bash", "nothing.sh"), "nothing.sh is not there"),
+        (("bash", "nothing.sh"), "nothing.sh does not exist"),
         (("bash",), "bash needs a script"),
-        (("bash", "say.sh", "more"), "'more' behind the script"),
+        (("bash", "say.sh", "more"), "'more' after the script"),
         (("bash", "-c", "true"), "a command goes behind --: joblens submit -- bash"),
         (("bash", "say.sh", "-p", "{broken"), "not JSON"),
-        (("bash", "say.sh", "-t", "3s"), "it goes with --wait"),
+        (("bash", "say.sh", "-t", "3s"), "-t needs --wait"),
         (("bash", "say.sh", "--cwd", "/"), "--cwd is for a command"),
-        (("bash", "say.sh", "--device", "gpu"), "does not say how it runs on 'gpu'"),
-        (("bash", "say.sh", "--device", "tpu"), "--device tpu: a tool computes on cpu, gpu, intel-gpu"),
+        (("bash", "say.sh", "--device", "gpu"), "does not support 'gpu'"),
+        (("bash", "say.sh", "--device", "tpu"), "--device tpu: tools run on cpu, gpu, intel-gpu"),
         (("bash", "say.sh", "--queue", "a b"), "name of a queue"),
         (("bash", "say.sh", "--broker", "nonsense"), "broker"),
         (("bash", "say.sh", "--retry-lost", "maybe"), "--retry-lost"),
@@ -138,7 +138,7 @@ def test_an_unknown_id_is_an_error(desk: RunJoblens) -> None:
     for command in ("status", "cancel", "workflow-status"):
         done = desk(command, "nosuchid", code=2)
         assert "nosuchid" in done.stderr
-    assert "no workflow has the id" in desk("workflow-status", "wf-00", code=2).stderr
+    assert "no workflow has the ID" in desk("workflow-status", "wf-00", code=2).stderr
 
 
 def test_a_job_of_another_user_is_not_cancelled(desk: RunJoblens, store_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_scripts_beside_the_file_are_found(desk: RunJoblens, tmp_path: Path) -> 
 def test_without_a_broker_the_queue_is_healthy(desk: RunJoblens, store_path: Path) -> None:
     store_path.parent.mkdir()
     done = desk("health", code=0)
-    assert "a worker is started when there is work" in done.stdout
+    assert "a worker starts when there is work" in done.stdout
     assert desk("health", "--json", code=0).json["status"] == "healthy"
 
 
@@ -267,7 +267,7 @@ def test_a_broker_that_is_away_is_told_and_jobs_stay_queued(desk: RunJoblens, tm
     health = desk("health", "--broker", url, "--json", code=1).json
     assert not health["broker"]["ok"]
     done = desk("submit", "--broker", url, "--", "true", code=0)
-    assert "queued all the same" in done.stderr
+    assert "queued anyway" in done.stderr
     assert desk("status", done.stdout.strip(), "--json").json["state"] == "PENDING"
     desk("cancel", done.stdout.strip(), code=0)
 
@@ -321,7 +321,7 @@ def test_ctrl_c_ends_the_waiting_and_says_that_the_job_goes_on(desk: RunJoblens,
     waiting.stdout.readline()
     waiting.send_signal(signal.SIGINT)
     _, said = waiting.communicate()
-    assert f"job {uuid} keeps running; to end it: joblens cancel {uuid}" in said
+    assert f"job {uuid} keeps running; to stop it: joblens cancel {uuid}" in said
     desk("cancel", uuid, code=0)
 
 
@@ -335,7 +335,7 @@ def test_a_workflow_is_waited_for_looked_at_and_cancelled_by_its_id(
     assert desk("status", ident, "--json", code=0).json["workflow_id"] == ident
     assert desk("workflow-status", ident, "--json", code=0).json["workflow_id"] == ident
     assert desk("cancel", ident, code=0).stdout == f"{ident}  3 tasks: 3 cancelled\n"
-    assert "was already over" in desk("cancel", ident, code=0).stdout
+    assert "had already ended" in desk("cancel", ident, code=0).stdout
     (again,) = desk("cancel", ident, "--json", code=0).json
     assert [task["status"] for task in again["tasks"]] == ["cancelled"] * 3
     desk("wait", ident, code=1)
@@ -353,7 +353,7 @@ def test_a_workflow_that_succeeds_is_waited_for_and_followed(desk: RunJoblens, t
 def test_an_id_of_no_workflow_is_an_error_everywhere(desk: RunJoblens) -> None:
     desk("run", "--", "true", code=0)
     for command in ("status", "cancel", "wait", "workflow-status"):
-        assert "no workflow has the id 'wf-00'" in desk(command, "wf-00", code=2).stderr
+        assert "no workflow has the ID 'wf-00'" in desk(command, "wf-00", code=2).stderr
 
 
 def test_waiting_gives_what_status_gives(desk: RunJoblens) -> None:
@@ -413,12 +413,12 @@ def test_before_the_first_job_all_is_well_and_nothing_is_made(
 def test_a_password_on_the_command_line_is_warned_of(joblens: RunJoblens) -> None:
     url = "postgresql://joe:hunter2@/none?host=/nonexistent"
     said = joblens("--store", url, "store", "path").stderr
-    assert "everybody on this machine can read the password in --store" in said
+    assert "other users of this machine can read the password in --store" in said
     assert "hunter2" not in said
     broker = "redis://:hunter2@127.0.0.1:1/0"
     for words in (("health",), ("submit", "bash", "no.sh"), ("submit-workflow", "no.json")):
         told = joblens(*words, "--broker", broker).stderr
-        assert "everybody on this machine can read the password in --broker" in told
+        assert "other users of this machine can read the password in --broker" in told
         assert "hunter2" not in told
     said = joblens("store", "copy", "a.db", url).stderr
     assert "the password in TARGET" in said
@@ -426,7 +426,7 @@ def test_a_password_on_the_command_line_is_warned_of(joblens: RunJoblens) -> Non
 
 
 def test_a_worker_with_an_unusable_name_is_refused(joblens: RunJoblens) -> None:
-    assert "cannot be the name of a worker" in joblens("worker", "--name", "x y/../z", code=2).stderr
+    assert "is not a valid worker name" in joblens("worker", "--name", "x y/../z", code=2).stderr
 
 
 def test_no_job_of_a_worker_sees_the_password_of_the_store(

@@ -13,8 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from joblens.analysis.findings.codes import Code
-from joblens.model.jobs.job import Status
+from joblens.model.jobs.job import Code, Status
 from tests.conftest import wait_until
 from tests.integration.ray_cluster import add_node, cluster
 from tests.integration.ray_runs import FAR, quick_leases

@@ -204,7 +204,7 @@ def test_who_is_no_cluster_is_told_at_once_and_without_rays_own_words(
 
         somebody = threading.Thread(target=answer)
         somebody.start()
-        with pytest.raises(InputError, match="who listens there is no Ray cluster"):
+        with pytest.raises(InputError, match="the server there is not a Ray cluster"):
             cluster_at(address)
         somebody.join()
     assert capfd.readouterr().err == ""

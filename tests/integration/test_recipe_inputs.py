@@ -24,7 +24,7 @@ from tests.integration.recipe_executor import (
 )
 
 THREE = {"mode": "manual", "num_of_partitions": 3}
-CHANGED = "the data is not what it was when the job was planned"
+CHANGED = "the data has changed since the job was planned"
 
 
 @pytest.fixture
@@ -96,5 +96,5 @@ def test_an_input_that_changes_while_the_job_runs_gets_into_no_export(tmp_path: 
     assert carry_out(job) == 1
     message = summary_of(job)["error_message"]
     assert CHANGED in message
-    assert f"{data} has other content" in message
+    assert f"{data} has different content" in message
     assert not os.path.exists(job.recipe.export_path)

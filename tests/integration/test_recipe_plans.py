@@ -97,7 +97,7 @@ def test_operators_and_parameters_are_all_checked_with_their_places(place: Path)
     [
         ({"dataset_path": "no_such.jsonl"}, "no_such.jsonl"),
         ({"dataset_path": "*.parquet"}, "*.parquet"),
-        ({"export_path": "rows.jsonl"}, "is one of the files of the dataset"),
+        ({"export_path": "rows.jsonl"}, "is a file of the dataset"),
         ({"custom_operator_paths": "no_such.py"}, "no_such.py"),
     ],
 )
@@ -119,7 +119,7 @@ def test_wishes_that_cannot_be_are_refused(place: Path, wishes: dict[str, Any]) 
 
 def test_a_job_that_is_not_there_cannot_be_gone_on_with(place: Path) -> None:
     make_job(plan(recipe(), job_id="monday").job)
-    with pytest.raises(RecipeError, match="there is no job mondai") as caught:
+    with pytest.raises(RecipeError, match="no job mondai") as caught:
         plan(recipe(), resume="mondai")
     assert caught.value.hint == "did you mean monday?"
 
@@ -147,7 +147,7 @@ def test_a_changed_recipe_is_refused_with_what_changed_and_starts_over_when_told
 def test_changed_data_is_refused_with_what_changed(place: Path) -> None:
     make_job(plan(recipe(dataset_path="*.jsonl"), job_id="monday").job)
     (place / "more.jsonl").write_text('{"text": "one more row"}\n')
-    with pytest.raises(RecipeError, match="the data is not what it was") as caught:
+    with pytest.raises(RecipeError, match="the data has changed") as caught:
         plan(recipe(dataset_path="*.jsonl"), resume="monday")
     assert "more.jsonl" in caught.value.problems[0]
 
@@ -180,7 +180,7 @@ def test_a_place_that_cannot_be_written_is_refused_with_its_line(place: Path, ke
 
 
 def test_a_place_that_was_given_as_an_option_is_named_so(place: Path) -> None:
-    with pytest.raises(RecipeError, match=r"^--work-dir: .*rows\.jsonl is no folder$"):
+    with pytest.raises(RecipeError, match=r"^--work-dir: .*rows\.jsonl is not a directory$"):
         plan(recipe(), work_dir="rows.jsonl")
     with pytest.raises(InputError, match="--work-dir must not be empty"):
         plan(recipe(), work_dir="")
@@ -188,7 +188,7 @@ def test_a_place_that_was_given_as_an_option_is_named_so(place: Path) -> None:
 
 def test_an_export_that_is_a_folder_is_refused(place: Path) -> None:
     (place / "out").mkdir()
-    with pytest.raises(RecipeError, match="out is a folder; name a file in it"):
+    with pytest.raises(RecipeError, match="out is a directory; give a file in it"):
         plan(recipe(export_path="out", export_type="jsonl"))
 
 
@@ -227,7 +227,7 @@ def test_somebody_elses_job_is_told_as_that(place: Path, monkeypatch: pytest.Mon
         return really_stat(path, *args, **more)
 
     monkeypatch.setattr(os, "stat", stat_of_another_user)
-    with pytest.raises(RecipeError, match="job monday is somebody else's"):
+    with pytest.raises(RecipeError, match="job monday belongs to another user"):
         plan(recipe(), resume="monday")
 
 
@@ -260,18 +260,18 @@ def test_a_recipe_that_was_never_a_file_is_gone_on_with_too(place: Path) -> None
 
 
 def test_without_a_recipe_there_has_to_be_a_job(place: Path) -> None:
-    with pytest.raises(InputError, match="there is no recipe"):
+    with pytest.raises(InputError, match="no recipe given"):
         plan(None)
-    with pytest.raises(RecipeError, match="there is no job tuesday"):
+    with pytest.raises(RecipeError, match="no job tuesday"):
         plan(None, resume="tuesday")
-    with pytest.raises(RecipeError, match="no folder of a job"):
+    with pytest.raises(RecipeError, match="not a job directory"):
         plan(None, resume="./tuesday")
 
 
 def test_a_job_that_was_moved_is_not_gone_on_with(place: Path) -> None:
     folder = make_job(plan(recipe(), job_id="monday").job)
     os.rename(folder.path, place / "moved")
-    with pytest.raises(RecipeError, match="was made in"):
+    with pytest.raises(RecipeError, match="was created in"):
         plan(None, resume="./moved")
 
 

@@ -493,7 +493,7 @@ class TestCommands:
     def test_a_folder_that_is_not_there_is_bad_input(self, tmp_path: Path) -> None:
         done = run(sys.executable, "-m", "joblens.snapshot", str(tmp_path / "nowhere"))
         assert (done.returncode, done.stdout) == (2, "")
-        assert "there is no job folder" in done.stderr
+        assert "there is no job directory" in done.stderr
 
     def test_watching_a_job_that_is_over_ends_at_once(self, tmp_path: Path) -> None:
         folder = datajuicer_job("killed", tmp_path)
@@ -510,7 +510,7 @@ class TestCommands:
     def test_a_list_is_not_watched(self, tmp_path: Path) -> None:
         done = run(sys.executable, "-m", "joblens", "snapshot", str(tmp_path), "--list", "--watch")
         assert (done.returncode, done.stdout) == (2, "")
-        assert "--list and --watch do not go together" in done.stderr
+        assert "--list and --watch cannot be combined" in done.stderr
 
     def test_jobs_of_a_folder_are_listed(self, tmp_path: Path) -> None:
         for name in ("finished", "killed"):

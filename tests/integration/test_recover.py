@@ -139,8 +139,8 @@ def test_a_hook_mends_and_is_recorded(desk: WorkflowDesk) -> None:
 @pytest.mark.parametrize(
     ("hook", "code", "told"),
     [
-        ("false", 1, "nothing was changed"),
-        ("no-such-program-at-all", 1, "nothing was changed"),
+        ("false", 1, "nothing changed"),
+        ("no-such-program-at-all", 1, "nothing changed"),
         ("sh 'open", 2, "--recovery-hook"),
         (" ", 2, "no command"),
     ],
@@ -278,7 +278,7 @@ def test_without_a_yes_nothing_is_changed(desk: WorkflowDesk, typed: bytes) -> N
     before = everything(desk)
     code, written = run_on_terminal("recover", "1", cwd=desk.folder, typed=typed)
     assert code == 1
-    assert b"Nothing was changed" in written
+    assert b"Nothing changed" in written
     assert b"Traceback" not in written
     assert everything(desk) == before
 
@@ -341,7 +341,7 @@ def test_watch_checks_a_run_as_resume_does_before_it_resumes_it(desk: WorkflowDe
     refused = [desk.call(*words, code=2) for words in (("resume", "1"), ("watch", "1", "--recover"))]
     for finished in refused:
         assert "elsewhere" in finished.stderr
-        assert "cannot be made" in finished.stderr
+        assert "cannot be created" in finished.stderr
         assert "Traceback" not in finished.stderr
 
 
@@ -357,7 +357,7 @@ def test_watch_does_not_take_up_a_run_that_someone_ended(desk: WorkflowDesk) -> 
 @pytest.mark.parametrize("option", ["--retry-unknown", "--max-retries=2", "--memory-multiplier=2"])
 def test_options_of_recovery_go_with_recover(desk: WorkflowDesk, option: str) -> None:
     desk.run(BAD, code=1)
-    assert "goes with --recover" in desk.call("watch", "1", option, code=2).stderr
+    assert "needs --recover" in desk.call("watch", "1", option, code=2).stderr
 
 
 # ---- raised requests afterwards ---------------------------------------------------------------------------

@@ -13,18 +13,19 @@ from msgspec.structs import replace
 from joblens.agent.launcher.launcher import TOTALS, write_outcome
 from joblens.agent.recovery.adoption import AdoptedJob
 from joblens.agent.recovery.settlement import Seen
-from joblens.agent.runtime.ownership import is_running, this_process
+from joblens.agent.runtime.ownership import this_process
 from joblens.app.queue.recovery import recover_dead_owners
 from joblens.app.wiring.agent_context import close_context, current_user, open_context, open_recovery
 from joblens.app.wiring.drivers import spool_dir
 from joblens.app.wiring.settings import load_settings
+from joblens.files.processes import is_running, process_start_ticks
 from joblens.model.errors import StoreError
 from joblens.model.jobs.job import Attempt, Job, Owner, Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import CancelAsked, JobQueued, JobStarted, SamplesTaken
-from joblens.probes.host.machine_load import process_start_ticks, read_host
+from joblens.probes.host.machine_load import read_host
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
 
@@ -299,7 +300,7 @@ def test_the_last_sample_of_an_adopted_job_replaces_none_when_the_store_fails(
     before = [Sample(at_us=index, elapsed_us=index) for index in range(3)]
     store.apply([SamplesTaken(uuid, 0, tuple(before))])
     _leave_outcome(settings, uuid, ended_s_ago=1)
-    context = open_context(settings, lambda _: None)
+    context = open_context(settings)
 
     def fail(_uuid: str) -> None:
         raise StoreError("no answer")

@@ -51,12 +51,12 @@ def test_rejects_are_reported_by_reason_in_the_summary_and_the_record(
     place: Path, joblens: RunJoblens
 ) -> None:
     done = joblens("process", "mine.yaml", "--job-id", "monday", cwd=place, code=0)
-    assert "39 in, 5 out (12.8%), 35 rejected (1 unreadable)" in done.stdout
+    assert "39 in, 5 out (12.8%), 35 rejected (1 invalid)" in done.stdout
     assert f"34 picky: {REASON}" in done.stdout
-    assert "1 reading: no field 'text'" in done.stdout
+    assert "1 reading: missing field 'text'" in done.stdout
     rejects = [
         {"operator": "picky", "reason": REASON, "rows": 34},
-        {"reason": "no field 'text'", "rows": 1},
+        {"reason": "missing field 'text'", "rows": 1},
     ]
     shown = joblens("show", "monday", "--json", cwd=place, code=0).json
     assert shown["details"]["operators"]["rejects"] == rejects
@@ -72,7 +72,7 @@ def test_a_quiet_job_warns_once_of_the_rows_it_rejected(place: Path, joblens: Ru
     done = joblens("process", "mine.yaml", "-q", "--job-id", "monday", cwd=place, code=0)
     assert done.stdout == ""
     (warning,) = done.stderr.splitlines()
-    assert f"job monday: 35 rows rejected: 34 picky: {REASON}; 1 reading: no field 'text'" in warning
+    assert f"job monday: 35 rows rejected: 34 picky: {REASON}; 1 reading: missing field 'text'" in warning
     assert str(place / "out" / "monday" / "rejects") in warning
 
 

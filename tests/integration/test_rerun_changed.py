@@ -29,7 +29,7 @@ def test_a_run_of_one_job_in_between_does_not_hide_the_successes_before(desk: Wo
     assert desk.lines("ran") == ["fetch", "train", "report", "report"]
     rows = desk.call("workflows", "show", "chain", "--json", code=0).json["runs"]
     assert rows[-1]["completed"] == 3
-    assert "Nothing has to run again" in desk.call("rerun", "1.3", "--failed", code=0).stdout
+    assert "Nothing needs to run again" in desk.call("rerun", "1.3", "--failed", code=0).stdout
 
 
 def test_a_job_that_failed_since_runs_again_and_the_reason_says_so(desk: WorkflowDesk) -> None:

@@ -8,7 +8,8 @@ import pytest
 from msgspec import structs
 
 import joblens
-from joblens.app.jobs.epilog import apply_retention, prune
+from joblens.app.jobs.epilog import apply_retention
+from joblens.app.jobs.retention import prune
 from joblens.app.wiring.drivers import logs_root, spool_dir
 from joblens.model.settings import JobMetricsSettings, Settings, StoreSettings
 from joblens.stores.sqlite import SqliteStore

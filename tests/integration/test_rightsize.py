@@ -216,7 +216,7 @@ def test_a_file_of_another_workflow_is_left_alone(desk: WorkflowDesk) -> None:
     text = FILES["yaml"].replace("night", "day")
     other = desk.write(text, "other.yaml")
     done = desk.call("rightsize", "night", "--write", other, code=2)
-    assert "other.yaml is workflow 'day', the runs are of 'night'" in done.stderr
+    assert "other.yaml is workflow 'day', but the runs belong to 'night'" in done.stderr
     assert other.read_text() == text
 
 
@@ -248,7 +248,7 @@ def test_a_workflow_that_never_ran_has_no_advice(desk: WorkflowDesk) -> None:
     answer = desk.call("rightsize", "night")
     assert (answer.code, answer.stdout) == (
         0,
-        "Workflow night (1), 1 run\n\nNothing was measured yet: no job of it has ended.\n",
+        "Workflow night (1), 1 run\n\nNothing was measured yet: none of its jobs has ended.\n",
     )
 
 
@@ -344,7 +344,7 @@ def test_a_smaller_first_try_is_written_with_the_handler_it_counts_on(desk: Work
     path = desk.write(MIXED[kind], f"mixed.{kind}")
     desk.call("run", path, "-q", code=0)
     answer = desk.call("rightsize", "mixed", "--strategy", "min-waste", "--write", code=0)
-    assert "tried again with more memory by 'more_memory'" in answer.stdout
+    assert "retried with more memory by 'more_memory'" in answer.stdout
     text = path.read_text()
     assert "400m" not in text
     assert text.count("more_memory") == 3  # the handler, and both entries that name it

@@ -102,7 +102,7 @@ def test_a_current_directory_that_vanished_is_125(run: Runner, tmp_path: Path) -
         check=False,
     )
     assert done.returncode == 125
-    assert b"the current directory does not exist any more" in done.stderr
+    assert b"the current directory no longer exists" in done.stderr
     assert b"--cwd" in done.stderr
 
 

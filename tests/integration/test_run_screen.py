@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.terminal.screen import RunScreen
+from joblens.cli.ui.screen import RunScreen
 from tests.integration.screens import SmallTerminal, run_on_terminal
 
 WORKFLOW = """

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import joblens
-from joblens.agent.terminal.output import STDOUT
+from joblens.agent.terminal.streams import STDOUT
 from tests.conftest import wait_until
 from tests.integration.run_jobs import MIB, PYTHON, Runner, runner
 

@@ -57,7 +57,7 @@ def test_logs_of_a_job_that_printed_nothing_are_empty(
         assert done.stderr.count("\n") == 1
         assert "joblens" not in done.stderr
     else:
-        assert done.stderr == "joblens: it printed nothing\n"
+        assert done.stderr == "joblens: the job printed nothing\n"
 
 
 def test_logs_of_a_failed_job_have_both_streams_each_on_its_own(desk: WorkflowDesk) -> None:

@@ -15,7 +15,7 @@ from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.pool import SessionPool
 from joblens.agent.session.session import JobSession
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.app.jobs.preparation import PreparedJob, prepare
 from joblens.app.jobs.requests import Request
 from joblens.app.wiring.agent_context import close_context, open_context
@@ -46,7 +46,7 @@ def nothing_left(store_path: Path, tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def context(store_path: Path) -> Iterator[AgentContext]:
-    context = open_context(load_settings().settings, lambda name: None, warn=pytest.fail)
+    context = open_context(load_settings().settings, warn=pytest.fail)
     yield context
     close_context(context)
 
@@ -91,7 +91,7 @@ def link_of(path: str) -> str:
 def test_a_job_that_cannot_be_written_down_runs_all_the_same(store_path: Path, tmp_path: Path) -> None:
     """And leaves no launcher and no group."""
     warnings: list[str] = []
-    context = open_context(load_settings().settings, lambda name: None, warn=warnings.append)
+    context = open_context(load_settings().settings, warn=warnings.append)
     context.recorder.read(lambda store: store.cancel_requests())  # opens it
     context.recorder.write([])
     context.recorder.put([])  # its thread
@@ -144,7 +144,7 @@ def test_a_closed_kit_leaves_nothing_open_however_soon_it_is_closed(
     store_path: Path, tmp_path: Path, waits: bool
 ) -> None:
     def begin_and_close() -> dict[str, str]:
-        context = open_context(load_settings().settings, lambda name: None, warn=pytest.fail)
+        context = open_context(load_settings().settings, warn=pytest.fail)
         context.instruments.get_ready(a_job(tmp_path, "true").job)
         if waits:
             wait_until(lambda: not is_getting_ready(), what="the counter to be opened")

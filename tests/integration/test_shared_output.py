@@ -111,7 +111,7 @@ def test_time_series_of_two_stores_are_two_files(tmp_path: Path, joblens: RunJob
         joblens("--store", f"{name}.db", "run", write(tmp_path, name, name, SERIES), cwd=tmp_path, code=0)
         single = ("run", "--granularity", "time_series", "--", "sleep", "0.3")
         done = joblens("--store", f"{name}.db", *single, cwd=tmp_path, code=0)
-        assert ("has jobs of another store" in done.stderr) is (name == "two")
+        assert ("belongs to another store" in done.stderr) is (name == "two")
     files = sorted((tmp_path / "output" / "resource_utilization").glob("resource_metrics_*.db"))
     assert len(files) == 4
     found = []

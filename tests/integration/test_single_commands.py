@@ -72,7 +72,7 @@ def test_people_know_it_by_its_job_alone(desk: WorkflowDesk) -> None:
     assert desk.call("show", "1", "--json", code=0).json["job_uuid"] == only_record(desk).job.uuid
     assert desk.call("logs", "1", code=0).stdout == "hello\n"
     assert desk.call("wait", "1", code=0).stdout == ""
-    assert "already over" in desk.call("cancel", "1", code=0).stdout
+    assert "already ended" in desk.call("cancel", "1", code=0).stdout
 
 
 def test_its_run_is_neither_resumed_nor_repeated_as_a_workflow(desk: WorkflowDesk) -> None:
@@ -87,7 +87,7 @@ def test_its_run_is_neither_resumed_nor_repeated_as_a_workflow(desk: WorkflowDes
     ):
         assert "joblens rerun 1" in desk.call(*words, code=2).stderr
     assert (
-        "a container is on one node"
+        "a container runs on one node"
         in desk.call_local_cluster(
             *("run", *ON_SLURM, "--nodes", "2", "--container", "x", "--", "true"), code=2
         ).stderr
@@ -216,15 +216,15 @@ def test_secrets_of_the_command_reach_the_job_and_not_the_store(desk: WorkflowDe
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--packing", "jobs"), "--packing goes with a workflow file only"),
-        (("--allocations", "2"), "--allocations goes with a workflow file only"),
+        (("--packing", "jobs"), "--packing needs a workflow file"),
+        (("--allocations", "2"), "--allocations needs a workflow file"),
         (("--no-capture",), "--no-capture"),
         (("--cpu-list", "0"), "--cpu-list"),
         (("--queue", "x"), "--queue has no effect with --engine slurm: it needs --engine celery"),
         (("--address", "auto"), "--address has no effect with --engine slurm: it needs --engine ray"),
         (("--label", "gpu"), "--label has no effect with --engine slurm"),
-        (("-j", "2"), "--jobs goes with a workflow file only"),
-        (("--dry-run",), "--dry-run goes with a workflow file only"),
+        (("-j", "2"), "--jobs needs a workflow file"),
+        (("--dry-run",), "--dry-run needs a workflow file"),
     ],
 )
 def test_options_without_meaning_there_are_refused(

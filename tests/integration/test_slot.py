@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def context(store_path: Path) -> Iterator[AgentContext]:
-    context = open_context(load_settings().settings, lambda _: None)
+    context = open_context(load_settings().settings)
     yield context
     close_context(context)
 

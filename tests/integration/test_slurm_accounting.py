@@ -145,7 +145,7 @@ def test_a_job_that_runs_is_told_with_what_it_used_so_far(slurm: SlurmServer, jo
     try:
         wait_until(seen, timeout=_LONG_S, what="Slurm to see its memory")
         told = joblens("seff", job_id, code=0)
-        assert "It runs: these are numbers so far." in told.stdout
+        assert "Running: numbers so far." in told.stdout
         assert "Next time" not in told.stdout
     finally:
         slurm.ask("scancel", job_id)

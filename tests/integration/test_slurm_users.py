@@ -135,7 +135,7 @@ def test_scancel_of_a_running_job_ends_it_as_cancelled_in_slurm(
     assert record.outcome.reason == "slurm-cancelled"
     assert record.outcome.error == f"cancelled in Slurm by {getpass.getuser()}"
     assert record.outcome.usage.cpu_total_usec is not None  # it was measured to its end
-    assert record.outcome.findings[0].text.startswith("it was cancelled in Slurm by")
+    assert record.outcome.findings[0].text.startswith("cancelled in Slurm by")
     assert len(places(desk)[0]) == 1  # nobody placed it again
     assert len(desk.lines("ran")) == 1
     done = desk.call("show", "part_1")
@@ -316,14 +316,14 @@ jobs:
     desk.call("metrics", f"slurm:{one}", code=0)
     desk.call("wait", one, code=0)
     done = desk.call("cancel", f"slurm:{one}", code=0)
-    assert "was already over" in done.stdout
+    assert "had already ended" in done.stdout
     done = desk.call("results", f"slurm:{array}", "--json", code=0)
     assert [row["job_name"] for row in done.json["results"]] == ["say_1", "say_2"]
     done = desk.call("show", f"slurm:{array}", code=2)
-    assert f"2 jobs of joblens ran in Slurm job {array}" in done.stderr
+    assert f"2 joblens jobs ran in Slurm job {array}" in done.stderr
     assert done.stderr.count("say_") == 2
     wait_until(lambda: sacct(slurm, "State", array) == ["COMPLETED"] * 2)
     table = desk.call("seff", f"slurm:{array}", "--json", code=0).json
     assert [row["name"] for row in table] == ["say_1", "say_2"]
     done = desk.call("show", "slurm:99999999", code=2)
-    assert "no job of joblens ran in Slurm job 99999999" in done.stderr
+    assert "no joblens job ran in Slurm job 99999999" in done.stderr

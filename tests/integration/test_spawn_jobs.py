@@ -16,6 +16,7 @@ import pytest
 
 from joblens.agent.runs.driver import RunDriver
 from joblens.agent.runs.facts import News, RunFacts, whole_batch
+from joblens.agent.runs.signals import RunSignals
 from joblens.agent.runtime.ownership import SupervisorLock
 from joblens.app.driving.driver import drive
 from joblens.app.runs.records import create_run
@@ -177,7 +178,7 @@ def test_the_same_batch_with_nested_values_changes_nothing(one: Desk) -> None:
 
 def test_another_content_under_the_same_name_is_refused(one: Desk) -> None:
     one.spawn(job("a", "echo 1", priority=1))
-    assert "'a' was added before with another content (command)" in one.refused(
+    assert "'a' was already added with different content (command)" in one.refused(
         job("a", "echo 2", priority=1)
     )
 
@@ -294,8 +295,8 @@ def test_a_driver_finds_jobs_that_were_added_after_its_last_question(
 ) -> None:
     run_to_its_end = RunDriver.run
 
-    def run_then_add(driver: RunDriver, running: Sequence[Record] = ()) -> RunStatus:
-        status = run_to_its_end(driver, running)
+    def run_then_add(driver: RunDriver, signals: RunSignals, running: Sequence[Record] = ()) -> RunStatus:
+        status = run_to_its_end(driver, signals, running)
         assert status is RunStatus.COMPLETED
         one.spawn(job("late"))
         return status
@@ -377,7 +378,7 @@ def test_secrets_of_added_jobs_stay_out_of_the_store(one: Desk) -> None:
     assert one.spawn(job("a", f"curl -H {secret} x", env={"API_TOKEN": secret, "PLAIN": "1"})).existing == (
         "a",
     )
-    assert "secret in the name" in one.refused(job(f"b-{secret}", env={"API_TOKEN": secret}))
+    assert "the name contains a secret" in one.refused(job(f"b-{secret}", env={"API_TOKEN": secret}))
 
 
 # ---- runs ------------------------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ def test_problems_are_told_in_the_order_of_the_file_with_their_places(tmp_path: 
         "--param q: the workflow has no parameter or variable 'q'; the workflow has none",
         f"{spec}:5:18: there is no job 'bb'; did you mean 'b'?",
         f"{spec}:5:22: there is no job 'c'; there are 'a', 'b'",
-        f"{spec}:8:5: there is no resource requirement 'big'; the workflow has none",
+        f"{spec}:8:5: there is no resource requirement 'big'; declare it under resource_requirements:",
         f"{spec}:9:5: there is no file gone.csv nor {tmp_path}/gone.csv",
     ]
 
@@ -154,7 +154,7 @@ def test_problems_are_told_in_the_order_of_the_file_with_their_places(tmp_path: 
     [
         ("case,value\na\n", "cases.csv:2: 1 values for 2 columns"),
         ("", "cases.csv is empty"),
-        ("a,a\n1,2\n", "two columns of one name"),
+        ("a,a\n1,2\n", "two columns with the same name"),
         ("case,value\n", "the table has no rows"),
         ('case,value\n"a,1\n', "cases.csv:2: unexpected end of data"),
     ],
@@ -212,7 +212,7 @@ def test_graph_draws_what_the_format_or_the_ending_asks_for(joblens: RunJoblens,
     joblens("graph", RAIN, "-o", "g.svg", code=0)
     boxes = ET.parse(tmp_path / "g.svg").getroot().iter("{http://www.w3.org/2000/svg}rect")
     assert sum(box.get("class") == "box" for box in boxes) == 39
-    assert "tells no format" in joblens("graph", RAIN, "-o", "g.png", code=2).stderr
+    assert "unknown output format" in joblens("graph", RAIN, "-o", "g.png", code=2).stderr
 
 
 def test_graph_of_a_run_tells_how_far_each_job_is(joblens: RunJoblens, tmp_path: Path) -> None:
@@ -222,5 +222,5 @@ def test_graph_of_a_run_tells_how_far_each_job_is(joblens: RunJoblens, tmp_path:
     joblens("run", "s.yaml", code=1)
     nodes = joblens("graph", "s", "--json", code=0).json["nodes"]
     assert [node["states"] for node in nodes] == [{"failed": 1}, {"blocked": 1}]
-    assert "has no meaning for a run" in joblens("graph", "s", "--param", "x=1", code=2).stderr
+    assert "does not apply to a run" in joblens("graph", "s", "--param", "x=1", code=2).stderr
     assert "there is no file" in joblens("graph", "t.yaml", code=2).stderr

@@ -38,10 +38,10 @@ def test_a_script_beside_the_file_is_told_of_when_the_run_starts_elsewhere(
     (folder / "flow.yaml").write_text("name: f\njobs:\n- {name: a, command: python3 train.py}\n")
     (folder / "train.py").write_text("print(1)\n")
     elsewhere = joblens("run", "w/flow.yaml", cwd=tmp_path, code=1)
-    assert "train.py, which is not in this directory but beside the file" in elsewhere.stderr
+    assert "train.py, which is next to the file, not in this directory" in elsewhere.stderr
     assert "cd w first" in elsewhere.stderr
-    assert "beside the file" in joblens("validate", "w/flow.yaml", cwd=tmp_path, code=0).stdout
-    assert "beside the file" not in joblens("run", "flow.yaml", cwd=folder, code=0).stderr
+    assert "next to the file" in joblens("validate", "w/flow.yaml", cwd=tmp_path, code=0).stdout
+    assert "next to the file" not in joblens("run", "flow.yaml", cwd=folder, code=0).stderr
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ jobs:
     path = written(tmp_path, text)
     assert said(path) == [
         f"{path}:4:5: unknown key 'comand' in job 'a'; did you mean 'command'?",
-        f"{path}:4:5: there is no file 'x'; the workflow has none",
+        f"{path}:4:5: there is no file 'x'; declare it under files:",
         f"{path}:5:5: unknown key 'dependson' in job 'a'; did you mean 'depends_on'?",
         f"{path}:5:17: there is no job 'b'; there are 'a', 'c'",
         f"{path}:8:5: blocked_by in job 'c' must be a list of names, not 'zz'; write [zz]",
@@ -264,7 +264,7 @@ def test_a_node_of_kdl_is_named_as_kdl_names_it(tmp_path: Path) -> None:
         (
             'name = "w"\n\nname = "v"\n',
             "toml",
-            "3:1: not valid TOML: key 'name' stands twice; it was first given on line 1",
+            "3:1: not valid TOML: duplicate key 'name'; first given on line 1",
         ),
         (
             'name = "w"\n[jobs]\nname = "a"\n',

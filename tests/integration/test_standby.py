@@ -11,7 +11,7 @@ from joblens.agent.attempts.hosts import Standby
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.session import JobSession
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.app.jobs.preparation import prepare
 from joblens.app.jobs.requests import Request
 from joblens.app.wiring.agent_context import close_context, open_context
@@ -24,7 +24,7 @@ ACCOUNTING = [Accounting.AUTO, Accounting.PROCESS_TREE]
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[AgentContext]:
     settings = load_settings(overrides={"store.url": str(tmp_path / "jobs.db")}).settings
-    context = open_context(settings, lambda _name: None)
+    context = open_context(settings)
     yield context
     close_context(context)
 
@@ -53,7 +53,7 @@ def session_in(
         cwd=str(tmp_path),
         stdio=("/dev/null", output.stdout.path, output.stderr.path),
     )
-    return JobSession(prepared.job, plan, context, output=output, place=place)
+    return JobSession(prepared.job, plan, context, output=output, prepared=place)
 
 
 @pytest.mark.parametrize("accounting", ACCOUNTING)

@@ -56,7 +56,7 @@ def test_the_state_of_a_run_that_was_ended_says_what_a_resume_does(desk: Workflo
     _stop(desk, "time")
     why = {row["job_name"]: row["reason"] for row in desk.call("results", "mixed", "--json").json["results"]}
     assert why["long"] == "the run's time was up; `joblens resume` starts it again"
-    assert why["after"] == "the run's time was up before it began; `joblens resume` goes on with it"
+    assert why["after"] == "the run's time was up before it began; `joblens resume` continues it"
 
 
 def test_watch_tells_programs_how_an_ended_run_ended(desk: WorkflowDesk) -> None:

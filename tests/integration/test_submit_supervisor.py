@@ -60,7 +60,7 @@ def test_one_with_no_patience_at_all_still_runs_what_waits(joblens: RunJoblens) 
 def test_a_second_one_is_told_that_there_is_one(one: Desk, staying: subprocess.Popen[bytes]) -> None:
     done = one.call("supervisor")
     assert done.code == 125
-    assert "another supervisor is at work" in done.stderr
+    assert "another supervisor is already running" in done.stderr
 
 
 def test_a_second_one_that_stays_takes_over_and_adopts(

@@ -50,7 +50,7 @@ class Installed:
         opening.write_text(text.replace(named.format(self._schema), named.format(self._schema + 1)))
         migration = sqlite / "migrations" / f"{self._schema + 1:04}_new.sql"
         migration.write_text("ALTER TABLE job ADD COLUMN of_version_99 TEXT;\n")
-        wait_until(lambda: "restarts in place" in self._desk.supervisor_log(), what="the restart to begin")
+        wait_until(lambda: "restarting in place" in self._desk.supervisor_log(), what="the restart to begin")
         new.rename(self._package)
 
     def downgrade(self) -> None:
@@ -131,7 +131,7 @@ def test_a_supervisor_that_is_asked_to_end_during_its_restart_ends_its_jobs_too(
     uuid = one.submit("--", "sleep", "60")
     one.running(uuid)
     service.send_signal(signal.SIGUSR2)
-    wait_until(lambda: "restarts in place" in text.read_text(), what="the restart to begin")
+    wait_until(lambda: "restarting in place" in text.read_text(), what="the restart to begin")
     service.send_signal(signal.SIGTERM)
     assert service.wait(40) == 0
     assert one.ended(uuid).status == "cancelled"
@@ -152,7 +152,7 @@ def test_a_worker_that_is_asked_to_end_after_an_upgrade_finishes_its_job_and_end
     uuid = one.submit("--queue", "default", "--", "sleep", "4")
     one.running(uuid)
     (one.folder / "site" / "joblens" / "__init__.py").touch()
-    wait_until(lambda: "restarts in place when" in text.read_text(), what="the upgrade to be noticed")
+    wait_until(lambda: "restarting in place when" in text.read_text(), what="the upgrade to be noticed")
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(40) == 0
     assert one.ended(uuid).status == "success"

@@ -84,7 +84,7 @@ def assert_exact(one: Desk, record: Record) -> None:
     assert record.outcome is not None
     # Packets are counted in memory that vanishes with the group.
     bounds = [finding.text for finding in record.outcome.findings if finding.code == "lower-bounds"]
-    assert all(text.endswith("was gone before its last reading: network") for text in bounds)
+    assert all(text.endswith("was removed before the last reading: network") for text in bounds)
 
 
 def test_a_job_whose_joblens_was_killed_has_exact_totals(one: Desk) -> None:

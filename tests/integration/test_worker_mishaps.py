@@ -24,7 +24,7 @@ from joblens.stores.wrappers.wrapper import StoreWrapper
 class Odd(StoreWrapper):
     def __init__(self, store):
         self.store, self.count = store, 0
-    def _reading(self):
+    def _inner(self):
         return self.store
     def close(self):
         self.store.close()

@@ -40,7 +40,7 @@ def test_a_folder_for_output_that_cannot_be_made_is_told_before_there_is_a_run(
 ) -> None:
     path = desk.write(ONE)
     done = desk.call(*command, "-o", "flow.yaml/x", path, code=2)
-    assert "-o flow.yaml/x: cannot be made" in done.stderr
+    assert "-o flow.yaml/x: cannot be created" in done.stderr
     assert _runs(desk) == 0
 
 
@@ -49,7 +49,7 @@ def test_a_run_whose_folder_has_become_unusable_goes_on_in_another(desk: Workflo
     desk.call("run", "flow.yaml", "-o", "out", code=1)
     subprocess.run(["rm", "-r", str(desk.folder / "out")], check=True)
     (desk.folder / "out").write_text("in the way")
-    assert "cannot be made" in desk.call("rerun", "1.1", "--failed", code=2).stderr
+    assert "cannot be created" in desk.call("rerun", "1.1", "--failed", code=2).stderr
     assert _runs(desk) == 1
     desk.call("rerun", "1.1", "--failed", "-o", "other", code=1)
     assert (desk.folder / "other" / "job_output").is_dir()
@@ -61,7 +61,7 @@ def test_a_run_whose_folder_has_become_unusable_goes_on_in_another(desk: Workflo
         (["--time", "0"], "--time 0: must be more than 0"),
         (["--memory", "0"], "--memory 0: must be more than 0"),
         (["--gpus", "-1"], "--gpus -1: expected a number"),
-        (["-o", ""], "the name of the folder is empty"),
+        (["-o", ""], "the directory name is empty"),
         (["-p", "n=7", "-p", "n=8"], "--param n: given twice"),
     ],
 )

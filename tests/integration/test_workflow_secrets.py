@@ -288,7 +288,7 @@ def test_a_name_that_was_written_with_a_word_that_is_a_secret_stays(desk: Workfl
     assert "postgres" not in repr(
         [desk.records()["start_postgres"].job.argv, desk.records()["start_postgres"].job.env]
     )
-    assert "Nothing has to run again" in desk.call("rerun", "1.1", "--changed", code=0).stdout
+    assert "Nothing needs to run again" in desk.call("rerun", "1.1", "--changed", code=0).stdout
     assert "PASSWORD: postgres" not in desk.newest_run().spec_text
 
 
@@ -301,7 +301,7 @@ def test_a_file_named_by_a_secret_is_known_again(desk: WorkflowDesk) -> None:
     )
     desk.call("run", flow, "-q", code=0)
     assert "zz02" not in repr(desk.records())
-    assert "Nothing has to run again" in desk.call("rerun", "1.1", "--changed", code=0).stdout
+    assert "Nothing needs to run again" in desk.call("rerun", "1.1", "--changed", code=0).stdout
 
 
 def test_user_data_that_is_set_before_a_run_begins_is_hidden(desk: WorkflowDesk) -> None:

@@ -216,7 +216,7 @@ jobs:
     assert document["run"] == "1.2"
     desk.call("rerun", "1.2", "--all", code=0)
     assert Counter(desk.lines("ran")) == {"good": 2, "bad": 3, "after": 2}
-    assert "Nothing has to run again" in desk.call("rerun", "1.3", "--failed", code=0).stdout
+    assert "Nothing needs to run again" in desk.call("rerun", "1.3", "--failed", code=0).stdout
     assert "one of --failed" in desk.call("rerun", "1.3", code=2).stderr
 
 

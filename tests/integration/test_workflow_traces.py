@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from joblens.agent.runtime.output_folders import MARK
-from joblens.agent.runtime.ownership import is_running
 from joblens.agent.slots.marks import SlotMark
 from joblens.app.wiring.drivers import spool_dir
+from joblens.files.processes import is_running
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk
 

@@ -22,6 +22,7 @@ PROGRAMS = ("mmdebstrap", "qemu-system-x86_64", "mkfs.ext4", "ssh", "ssh-keygen"
 PYTHON_OF_SUITE = {"bookworm": "3.11", "trixie": "3.13"}  # the Python that this Debian has
 
 PACKAGES = (
+    "crun",
     "dbus",
     "dbus-user-session",
     "initramfs-tools",
@@ -31,6 +32,7 @@ PACKAGES = (
     "linux-image-cloud-amd64",
     "logrotate",
     "openssh-server",
+    "podman",
     "procps",
     "python3",
     "python3-venv",
@@ -38,7 +40,11 @@ PACKAGES = (
     "systemd",
     "systemd-sysv",
     "udev",
+    "uidmap",
 )
+
+EXTRAS = "celery"  # the units of workers need it; their broker is a folder
+ALSO_NEEDED = ("async-timeout",)  # by Celery's redis with Python 3.11.2; pip asks the host's Python
 
 USER = "alice"
 USER_ID = 1000
@@ -53,6 +59,8 @@ MASKED_UNITS = (
     "dpkg-db-backup.timer",
     "e2scrub_all.timer",
     "fstrim.timer",
+    "podman-auto-update.timer",
+    "podman-restart.service",
     "systemd-networkd-wait-online.service",
 )
 
@@ -123,7 +131,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _recipe_hash(suite: str) -> str:
-    recipe = [suite, PACKAGES, MASKED_UNITS, USER, USER_ID, GUEST_ADDRESS, GUEST_GATEWAY, 3]
+    recipe = [suite, PACKAGES, EXTRAS, MASKED_UNITS, USER, USER_ID, GUEST_ADDRESS, GUEST_GATEWAY, 3]
     return hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:12]
 
 
@@ -210,7 +218,7 @@ def _install_joblens(suite: str, folder: Path, root: Path, wheel: Path, report: 
         f"--platform={name}_x86_64" for name in ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
     ]
     selection = [*platforms, "--only-binary=:all:", "--implementation=cp", f"--python-version={version}"]
-    _run([*_PIP, "download", "--quiet", *selection, "-d", wheels, wheel])
+    _run([*_PIP, "download", "--quiet", *selection, "-d", wheels, f"{wheel}[{EXTRAS}]", *ALSO_NEEDED])
     install = [
         "/opt/joblens/bin/pip",
         "--isolated",
@@ -219,7 +227,7 @@ def _install_joblens(suite: str, folder: Path, root: Path, wheel: Path, report: 
         "--no-index",
         "--find-links=/wheels",
     ]
-    _chroot(root, *install, "--upgrade", "--force-reinstall", "joblens")
+    _chroot(root, *install, "--upgrade", "--force-reinstall", f"joblens[{EXTRAS}]")
     shutil.rmtree(wheels)
     contrib = root / "opt/joblens/contrib"
     shutil.rmtree(contrib, ignore_errors=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.vm.machine import Machine, MachineError
-from tests.vm.situations import program_argv
+from tests.vm.situations import install_programs, program_argv
 
 ANSWER_S = 60.0
 SETTLE_S = 20.0  # systemd removes scopes and stops managers a moment after the last process
@@ -20,10 +20,18 @@ class Inspector:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._process = machine.start("root", "exec " + " ".join(program_argv("inspector")))
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._boots = self._machine.boots
+        return self._machine.start("root", "exec " + " ".join(program_argv("inspector")))
 
     def entries(self) -> set[str]:
         """One line of text per scope, group, process, failed unit or file that joblens made."""
+        if self._boots != self._machine.boots:  # hung and started anew
+            self.close()
+            install_programs(self._machine)
+            self._process = self._start()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -34,6 +42,7 @@ class Inspector:
         except BrokenPipeError:
             line = b""
         if not line:
+            self._machine.check()
             raise MachineError(f"the inspector in the machine does not answer\n{self._machine.console()}")
         answer: Any = json.loads(line)
         return set(answer)

@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.vm.image import Image, Report
+from tests.vm.monitor import CONSOLE, diagnose
 
 BOOT_S = 600.0  # emulated and beside other work
 KERNEL_S = 20.0  # first line on the console; KVM that cannot run the kernel shows none
 POWER_OFF_S = 60.0
+SILENT_S = 150  # ssh gives up when the machine is silent for so long
+ANSWER_S = 120.0  # a login on a machine that is busy
+SSH_FAILED = 255
 STEP_S = 600.0  # a guard against hangs, not a measure: the host may be busy
 IS_QUICK = bool(os.environ.get("JOBLENS_VM_QUICK"))  # fewer forks and tries
 MEMORY_MB = 3072
@@ -30,6 +34,10 @@ class MachineError(Exception):
 
 class StepTimeout(MachineError):
     """A command in the machine took longer than its time limit."""
+
+
+class MachineHung(MachineError):
+    """The machine answered no login any more. It was started anew; the message has its last words."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,7 @@ class Machine:
     def __init__(self, prefix: list[str]) -> None:
         self._prefix = prefix
         self.commands_run = 0  # a check for leftovers is needed only after some command ran
+        self.boots = 0  # what ran before a new start is gone
         self.is_interrupted = False  # by Ctrl-C: commands in the machine may still run
 
     def argv(self, user: str, command: str) -> list[str]:
@@ -101,6 +110,9 @@ class Machine:
         """The end of the console log, where there is one."""
         return ""
 
+    def check(self) -> None:
+        """Raise MachineHung when the machine does not answer."""
+
 
 class QemuMachine(Machine):
     """A virtual machine of this process. It never writes to the image: several can run from one."""
@@ -111,6 +123,7 @@ class QemuMachine(Machine):
         self._folder = folder
         self._report = report
         self._port = 0
+        self._accelerator = ""
         self._qemu: subprocess.Popen[bytes] | None = None
 
     def argv(self, user: str, command: str) -> list[str]:
@@ -119,6 +132,8 @@ class QemuMachine(Machine):
             "ConnectTimeout": "20",
             "IdentitiesOnly": "yes",
             "LogLevel": "ERROR",
+            "ServerAliveCountMax": "3",
+            "ServerAliveInterval": str(SILENT_S // 3),
             "StrictHostKeyChecking": "no",
             "UserKnownHostsFile": "/dev/null",
         }
@@ -126,17 +141,53 @@ class QemuMachine(Machine):
         key = str(self._image.key)
         return ["ssh", "-F", "none", "-i", key, "-p", str(self._port), *flags, f"{user}@127.0.0.1", command]
 
+    def run(self, user: str, command: str, *, stdin: bytes = b"", timeout: float = STEP_S) -> Finished:
+        try:
+            done = super().run(user, command, stdin=stdin, timeout=timeout)
+        except StepTimeout:
+            self.check()
+            raise
+        if done.code == SSH_FAILED and self.boots:
+            self.check()
+        return done
+
+    def check(self) -> None:
+        if not self.boots:
+            return
+        with contextlib.suppress(StepTimeout):
+            if super().run("root", "true", timeout=ANSWER_S).code == 0:
+                return
+        begin = len(self._whole_console())
+        where = diagnose(self._folder / "qmp", self._folder / "console") if self._is_alive() else "QEMU ended"
+        whole = self._whole_console()
+        log = Path(tempfile.gettempdir()) / f"joblens-vm-hang-{os.getpid()}-{self.boots}.log"
+        log.write_text(f"{where}\n{whole}")
+        self._end_qemu()
+        self._boot(self._accelerator)
+        raise MachineHung(
+            f"no answer within {ANSWER_S:g} s; the machine was started anew\n{where}\n"
+            f"{whole[begin:][:4000]}\nThe whole console is in {log}"
+        )
+
     def boot(self) -> None:
         accelerators = os.environ.get("JOBLENS_VM_ACCEL", "kvm tcg").split()
         if not os.access("/dev/kvm", os.R_OK | os.W_OK) and "tcg" in accelerators:
             accelerators = ["tcg"]
-        for accelerator in accelerators:
+        for accelerator in accelerators[:-1]:
             self._start_qemu(accelerator)
-            if accelerator == accelerators[-1] or self._kernel_runs():
-                break
+            if self._kernel_runs():
+                self._boot(accelerator, is_started=True)
+                return
             self._report("KVM does not run this kernel here; emulating")
             self._end_qemu()
+        self._boot(accelerators[-1])
+
+    def _boot(self, accelerator: str, *, is_started: bool = False) -> None:
+        self._accelerator = accelerator
+        if not is_started:
+            self._start_qemu(accelerator)
         self._wait_for_ssh()
+        self.boots += 1
 
     def _start_qemu(self, accelerator: str) -> None:
         for _ in range(5):
@@ -152,13 +203,17 @@ class QemuMachine(Machine):
         raise MachineError(f"QEMU found no free port:\n{self._qemu_log()}")
 
     def _qemu_argv(self, accelerator: str) -> list[str]:
-        how = ["-accel", "tcg,thread=multi", "-cpu", "Nehalem"] if accelerator == "tcg" else []
+        how = ["-accel", "tcg,thread=multi", "-cpu", "Nehalem"]
         if accelerator == "kvm":
             how = ["-accel", "kvm", "-cpu", "host"]
-        kernel_options = "root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off"
+        kernel_options = "root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off sysrq_always_enabled"
+        console = f"path={self._folder}/console,server=on,wait=off,logfile={self._console_path}"
         return [
+            *("setpriv", "--pdeathsig", "KILL"),  # a killed test run leaves no machine behind
             *("qemu-system-x86_64", *how, "-m", str(MEMORY_MB), "-smp", str(CPUS)),
-            *("-no-reboot", "-display", "none", "-serial", f"file:{self._console_path}"),
+            *("-no-reboot", "-display", "none", "-serial", f"chardev:{CONSOLE}"),
+            *("-chardev", f"socket,id={CONSOLE},{console}"),
+            *("-qmp", f"unix:{self._folder}/qmp,server=on,wait=off"),
             *(
                 "-kernel",
                 str(self._image.kernel),

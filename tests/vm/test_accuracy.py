@@ -45,7 +45,7 @@ def test_a_memory_spike_is_within_two_percent(situation: Session, summary: Summa
 def test_a_daemon_is_counted_in_full_or_flagged(situation: Session, summary: Summary) -> None:
     job = measured(situation)["daemon"]
     off = deviation(situation, summary, "daemon", job, CPU)
-    is_counted = -5 <= off <= 10  # start and end of the processes weigh more in a short job
+    is_counted = -1 <= off <= 2  # the end of a process is not in the truth that it prints
     summary.exact(
         "daemon counted in full or flagged, every situation", int(is_counted or is_flagged(job, CPU)), 1
     )
@@ -53,9 +53,11 @@ def test_a_daemon_is_counted_in_full_or_flagged(situation: Session, summary: Sum
 
 
 def deviation(situation: Session, summary: Summary, check: str, job: dict[str, Any], number: str) -> float:
-    """Percent between the record and the truth that the job printed, noted for the summary."""
-    truth, value = float(job["stdout"]), float(job["cpu_s"] if number == CPU else job["peak_mb"])
-    off = 100 * (value - truth) / truth
+    """Percent between the record and the truth that the job printed, noted for the summary. Of CPU time it
+    prints the least and the most: what the process used before it became the job is known to milliseconds."""
+    *_, least, most = 2 * [float(word) for word in job["stdout"].split()]
+    value = float(job["cpu_s"] if number == CPU else job["peak_mb"])
+    off = 100 * (value - min(max(value, least), most)) / most
     summary.note(situation.name, check, f"{off:+.1f} %{' flagged' if is_flagged(job, number) else ''}")
     return off
 

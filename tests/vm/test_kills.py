@@ -39,6 +39,12 @@ def _assert_exact(
     session = session_of(launched)
     found = session.program("kills", target, str(tries), str(AT_ONCE), timeout=60 + tries * TRY_S)
     text = f"{found['right']}/{found['tries']} exact, worst {found['worst_percent']:.1f} %"
+    before, after = found["cpu_before_the_job_s"], found["cpu_after_the_truth_s"]
+    if before and after:
+        window = (
+            f"before {1000 * before[1]:.0f} ms, after {1000 * after[0]:+.0f} to {1000 * after[1]:+.0f} ms"
+        )
+        summary.note(session.name, f"CPU outside the truth, {target}", window)
     summary.note(session.name, f"kill -9 {target}", text)
     summary.exact(f"totals after kill -9 of {target}", found["right"], found["tries"])
     assert found["modes"] == ["cgroup-v2"], found

@@ -31,6 +31,9 @@ class Service:
         assert done.code == 0, str(done)
         return done
 
+    def reload_manager(self) -> None:
+        assert self.machine.run(self.user, f"{self._systemctl} daemon-reload").code == 0
+
     def main_pid(self) -> int:
         return int(self.systemctl("show", "-P", "MainPID").stdout)
 
@@ -46,6 +49,10 @@ class Service:
     def wait_for_supervisor(self) -> None:
         """It has the lock once a short job has run."""
         self.joblens("submit", "--wait", "--name", "ready", "--", "true")
+
+    def wait_for_file(self, path: str) -> None:
+        script = f"for _ in $(seq 300); do [ -e {path} ] && exit 0; sleep 0.2; done; exit 1"
+        assert self.machine.run("root", script).code == 0, f"no file {path}"
 
     def wait_for_line(self, text: str) -> None:
         journal = f"journalctl --no-pager -o cat _UID=$(id -u {ALICE})"

@@ -1,4 +1,6 @@
-"""What a command works with: settings loaded once, the store opened once, and where output goes."""
+"""Session of a command: settings and store, each opened once, and output."""
+
+from __future__ import annotations
 
 import os
 import sys
@@ -7,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, json
 
-from joblens.model.settings import Settings
-from joblens.ports.store import Store
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from joblens.app.queue.submission import QueueStore
+    from joblens.app.driving.start import Runs
+    from joblens.app.wiring.agent_context import OwnLog
+    from joblens.app.wiring.drivers import StoreConnection
     from joblens.app.wiring.settings import LoadedSettings
+    from joblens.model.settings import Settings
+    from joblens.ports.store import QueueStore, Store
     from joblens.views.text.style import Palette
 
 _WIDTH_UNKNOWN = 80
@@ -22,7 +25,7 @@ _NO_EDGE = 1 << 20
 
 
 class Globals(Struct, frozen=True, kw_only=True):
-    """Options that may stand before or after the command."""
+    """Options accepted before or after the command."""
 
     store: str | None = None
     config: str | None = None
@@ -31,7 +34,7 @@ class Globals(Struct, frozen=True, kw_only=True):
 
 
 def with_given(before: Globals, given: dict[str, Any]) -> Globals:
-    """What stands nearer to the command's end wins. `given` has the options by their names in the table."""
+    """Returns `before` with the options in `given`, which override it; keys are names of the option table."""
     format_name = given["global_format"]
     wants_json = before.json if format_name is None else format_name == "json"
     return Globals(
@@ -48,10 +51,12 @@ class Session:
     def __init__(self, options: Globals) -> None:
         self.options = options
         self._loaded: LoadedSettings | None = None
-        self._store: Store | None = None
+        self._connection: StoreConnection | None = None
+        self._log: OwnLog | None = None
+        self._drives_runs = False
         self._overrides: dict[str, str] = {}
         for stream in (sys.stdout, sys.stderr):
-            # job names may hold bytes that are no text; showing them must never be what fails
+            # job names may hold bytes that are not text; printing them must not fail
             reconfigure = getattr(stream, "reconfigure", None)
             if reconfigure is not None:
                 reconfigure(errors="backslashreplace")
@@ -61,14 +66,13 @@ class Session:
         return self.options.json
 
     def override(self, setting: str, text: str | None) -> None:
-        """An option of the command stands for that setting; None: it was not given. Before anything is
-        loaded."""
+        """Replaces a setting by an option; None: not given. Call before settings are loaded."""
         if text is not None:
             assert self._loaded is None
             self._overrides[setting] = text
 
     @property
-    def loaded(self) -> "LoadedSettings":
+    def loaded(self) -> LoadedSettings:
         """The settings with the origin of each."""
         if self._loaded is None:
             self._loaded = self._load()
@@ -77,14 +81,16 @@ class Session:
         return self._loaded
 
     def warn_of_password(self, option: str, store: str, variable: str) -> None:
-        """Of a store that was named on the command line."""
-        from joblens.model.values.store_url import has_password
+        """Warns about a password in a store URL given on the command line."""
+        from joblens.model.settings import has_password
 
         if has_password(store):
-            self.warn(f"everybody on this machine can read the password in {option}: use {variable} instead")
+            self.warn(
+                f"other users of this machine can read the password in {option}; use {variable} instead"
+            )
 
     def warn_of_broker(self, given: str | None) -> None:
-        """The same of a broker; None: it was not given as an option."""
+        """Warns about a password in a broker URL; None: the option was not given."""
         if given is not None:
             from joblens.app.queue.notifiers import broker_of
             from joblens.app.queue.worker_service import warn_of_password
@@ -92,8 +98,8 @@ class Session:
             warn_of_password(given, broker_of(self.settings), self.warn)
 
     @contextmanager
-    def loaded_as_far_as_possible(self) -> "Iterator[LoadedSettings]":
-        """For showing what can be shown; what is wrong with the settings is the error in the end."""
+    def loaded_as_far_as_possible(self) -> Iterator[LoadedSettings]:
+        """Yields the valid settings; raises the error about invalid ones at the end."""
         from joblens.app.wiring.settings import config_error
 
         loaded = self._load(leave_out_bad=True)
@@ -101,7 +107,7 @@ class Session:
         if loaded.problems:
             raise config_error(loaded.problems)
 
-    def _load(self, *, leave_out_bad: bool = False) -> "LoadedSettings":
+    def _load(self, *, leave_out_bad: bool = False) -> LoadedSettings:
         from joblens.app.wiring.settings import load_settings
 
         store = self.options.store
@@ -115,38 +121,62 @@ class Session:
         return self.loaded.settings
 
     @property
-    def store(self) -> Store:
-        """For reading: one that was named but is not there is an error."""
-        if self._store is None:
-            from joblens.app.wiring.drivers import open_store_to_read
+    def connection(self) -> StoreConnection:
+        if self._connection is None:
+            from joblens.app.wiring.drivers import AGENT_ANSWER_S, READER_ANSWER_S, StoreConnection
 
-            self._store = open_store_to_read(self.settings, self.warn)
-        return self._store
+            answer_s = AGENT_ANSWER_S if self._drives_runs else READER_ANSWER_S
+            self._connection = StoreConnection(self.settings, self._warn_of_store, answer_s)
+        return self._connection
+
+    def _warn_of_store(self, text: str) -> None:
+        if self._log is None:
+            self.warn(text)
+        else:
+            self._log.warn(text)
 
     @property
-    def store_to_fill(self) -> Store:
-        """It is made when it is not there."""
-        if self._store is None:
-            from joblens.app.wiring.drivers import open_store
+    def store(self) -> Store:
+        """The store, for reading; raises StoreError if it does not exist."""
+        return self.connection.to_read()
 
-            self._store = open_store(self.settings, self.warn)
-        return self._store
+    @property
+    def writable_store(self) -> Store:
+        """The store, created if it does not exist."""
+        return self.connection.to_write(must_open=False)
 
     @property
     def store_if_exists(self) -> Store | None:
-        """For what may be known already: read as it is, also where it may not be written. None: there is
-        none, and none is made."""
-        from joblens.app.wiring.drivers import store_is_there
+        """The store for reading, even if it is read-only; None if it does not exist."""
+        return self.connection.if_exists()
 
-        return self.store if store_is_there(self.settings) else None
+    def own_runs(self) -> None:
+        """This command drives runs over its own connection to the store: a server that does not answer is
+        given up as soon as it is for other processes that look after jobs. Before the store is opened."""
+        assert self._connection is None
+        self._drives_runs = True
+
+    @property
+    def runs(self) -> Runs:
+        from joblens.app.driving.start import Runs
+
+        return Runs(self.settings, self.options.config, self.connection, self.warn, self._open_log)
+
+    def _open_log(self) -> OwnLog:
+        if self._log is None:
+            from joblens.app.wiring.agent_context import OwnLog
+
+            self._log = OwnLog(self.settings.logs)
+        return self._log
 
     @property
     def current_store(self) -> Store:
-        """The store after jobs whose owner has died were brought to their end."""
-        self.care()
+        """The store, after recovering jobs whose owner has died."""
+        self.recover_orphans()
         return self.store
 
-    def care(self) -> None:
+    def recover_orphans(self) -> None:
+        """Records the end of jobs whose owner has died."""
         from joblens.app.queue.recovery import recover_dead_owners
         from joblens.model.errors import SupervisorError
 
@@ -155,29 +185,26 @@ class Session:
         except SupervisorError as error:
             self.warn(str(error))
 
-    def care_for_queue(self) -> None:
-        """The same while somebody waits for a job on a queue: a worker that was started for it and died is
-        started again."""
+    def restart_embedded_worker(self) -> None:
+        """Recovers orphans, and restarts the worker that joblens started for this queue if it died."""
         from joblens.app.queue.notifiers import remind_workers
 
-        self.care()
+        self.recover_orphans()
         remind_workers(self.settings, self.queue_store, self.options.config)
 
     @property
-    def queue_store(self) -> "QueueStore":
+    def queue_store(self) -> QueueStore:
         """The store as workers see it."""
         return self.store  # type: ignore[return-value]  # every store is both
 
     def wait_for_store(self, timeout_s: float | None = None) -> None:
-        """From now on one that is away is asked again and again, which is told; with a time, not beyond."""
-        from joblens.app.wiring.drivers import patient_store
-
-        self._store = patient_store(self.store, lambda text: self.note(f"joblens: {text}"), timeout_s)
+        """Retries from now on while the store is unreachable, with a notice; until the time-out, if any."""
+        self.connection.wait_for_store(lambda text: self.note(f"joblens: {text}"), timeout_s)
 
     def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     @property
     def is_terminal(self) -> bool:
@@ -185,7 +212,7 @@ class Session:
 
     @property
     def is_interactive(self) -> bool:
-        """Someone is there to answer a question."""
+        """Whether a user can answer a question."""
         return self.is_terminal and sys.stdin.isatty() and not self.json
 
     @property
@@ -198,7 +225,7 @@ class Session:
         )
 
     @property
-    def palette(self) -> "Palette":
+    def palette(self) -> Palette:
         from joblens.views.text.style import Palette
 
         return Palette(is_on=self.color)
@@ -215,25 +242,25 @@ class Session:
 
     @property
     def table_width(self) -> int:
-        """For tables whose readers count on every column: a pipe has no edge."""
+        """Width of tables; unlimited on a pipe, whose readers need every column."""
         return self.width if self.is_terminal else _NO_EDGE
 
     def write(self, text: str) -> None:
-        """Text that ends its own lines."""
+        """Writes text as it is, without adding a line end."""
         sys.stdout.write(text)
 
     def write_lines(self, lines: list[str]) -> None:
         self.write("".join(f"{line}\n" for line in lines))
 
     def write_json(self, document: Any) -> None:
-        """The one document of a command; indented for people, one line for programs."""
+        """Writes the one document of a command: indented on a terminal, else on one line."""
         encoded = json.encode(document)
         if self.is_terminal:
             encoded = json.format(encoded, indent=2)
         self.write(encoded.decode() + "\n")
 
     def write_json_line(self, document: Any) -> None:
-        """One object of a stream, out at once."""
+        """Writes one object of a stream and flushes it."""
         self.write(json.encode(document).decode() + "\n")
         self.flush()
 
@@ -241,9 +268,9 @@ class Session:
         sys.stdout.flush()
 
     def own_jobs(self) -> None:
-        """From now on the exit code is a job's: output that cannot be written is a warning, and output that
-        nobody reads delays nothing."""
-        from joblens.views.text.standard_streams import guard_standard_output, wait_for_readers
+        """Protects the exit code of a job from now on: failing to write output is only a warning, and
+        unread output causes no delay."""
+        from joblens.files.standard_streams import guard_standard_output, wait_for_readers
 
         guard_standard_output(self.warn)
         wait_for_readers(may_wait=False)
@@ -252,7 +279,7 @@ class Session:
         self.note(f"joblens: warning: {text}")
 
     def note(self, text: str) -> None:
-        """Something beside the output: goes to stderr so that pipes stay clean."""
+        """Writes to stderr, so that pipes stay clean."""
         from joblens.views.text.style import clean_text
 
         sys.stderr.write(f"{clean_text(text)}\n")

@@ -2,6 +2,7 @@
 
 import os
 import select
+import shutil
 import signal
 import sys
 import termios
@@ -15,10 +16,12 @@ from joblens.agent.terminal.tty import is_in_background
 
 _PATIENCE_S = 2.0
 _LOOK_EVERY = 64
+_DRAW_EVERY_S = 0.1
+_BAR_WIDTH = 40
 
 
 class ProgressBar:
-    """`advance` costs next to nothing until the bar is due; only then is rich imported."""
+    """One line on standard error, drawn once a command takes long and erased at its end."""
 
     def __init__(self, label: str, total: int | None = None, look_every: int = _LOOK_EVERY) -> None:
         self._label = label
@@ -26,13 +29,13 @@ class ProgressBar:
         self._look_every = look_every
         self._done = 0
         self._looked_at = 0
-        self._started_at = time.monotonic()
+        self._started_at_s = time.monotonic()
+        self._next_draw_s = self._started_at_s + _PATIENCE_S
         self._is_wanted = sys.stderr.isatty()
-        self._bar: Any = None
-        self._task: Any = None
+        self._is_drawn = False
 
     def expect(self, total: int) -> Callable[[int], None]:
-        """When it is known only after a while. -> `advance`"""
+        """Sets the total where it is known only after a while. Returns `advance`."""
         self._total = total
         return self.advance
 
@@ -41,25 +44,16 @@ class ProgressBar:
         if not self._is_wanted or self._done - self._looked_at < self._look_every:
             return
         self._looked_at = self._done
-        if self._bar is None and time.monotonic() - self._started_at >= _PATIENCE_S:
-            self._start()
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self._done)
+        now_s = time.monotonic()
+        if now_s >= self._next_draw_s:
+            self._next_draw_s = now_s + _DRAW_EVERY_S
+            self._draw(now_s - self._started_at_s)
 
-    def _start(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._task = self._bar.add_task(self._label, total=self._total)
-        self._bar.start()
+    def _draw(self, elapsed_s: float) -> None:
+        line = progress_line(self._label, self._done, self._total, elapsed_s)
+        sys.stderr.write(f"\r{line[: shutil.get_terminal_size().columns - 1]}{_CLEAR_LINE}")
+        sys.stderr.flush()
+        self._is_drawn = True
 
     def __enter__(self) -> Self:
         return self
@@ -67,8 +61,19 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._is_drawn:
+            sys.stderr.write(f"\r{_CLEAR_LINE}")
+            sys.stderr.flush()
+
+
+def progress_line(label: str, done: int, total: int | None, elapsed_s: float) -> str:
+    """Returns `label [####....] 40/100 0:00:07`; without a total, no bar."""
+    minutes, seconds = divmod(int(elapsed_s), 60)
+    took = f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+    if not total:
+        return f"{label} {done} {took}"
+    filled = min(_BAR_WIDTH, _BAR_WIDTH * done // total)
+    return f"{label} [{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] {done}/{total} {took}"
 
 
 _ENTER = "\x1b[?1049h\x1b[?25l"

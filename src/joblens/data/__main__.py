@@ -1,4 +1,4 @@
-"""`python -m joblens.data JOB_DIR`: carries a planned job out, from its beginning or from where it was."""
+"""`python -m joblens.data JOB_DIR`: executes a planned job, new or resumed."""
 
 import os
 import signal
@@ -7,12 +7,12 @@ from types import FrameType
 from typing import NoReturn
 
 from joblens.data.base.process_setup import quickly
+from joblens.files.standard_streams import guard_standard_error, guard_standard_output
 from joblens.model.errors import JoblensError
-from joblens.views.text.standard_streams import guard_standard_error, guard_standard_output
 
 
 class _Asked:
-    """To stop, by a signal."""
+    """The signal that asked the job to stop."""
 
     def __init__(self) -> None:
         self.by: int | None = None
@@ -52,8 +52,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _leave(code: int) -> NoReturn:
-    """Everything is written and closed; taking the interpreter apart takes longer than a small partition."""
-    if "ray" in sys.modules:  # has its own things to end
+    """Exits at once: everything is written and closed, and tearing down the interpreter takes longer than a
+    small partition."""
+    if "ray" in sys.modules:  # Ray shuts down on its own
         sys.exit(code)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -61,6 +62,6 @@ def _leave(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    guard_standard_error()  # both go to files, and the disk may be full
+    guard_standard_error()  # both streams go to files, and the disk may be full
     guard_standard_output(_say)
     _leave(main(sys.argv[1:]))

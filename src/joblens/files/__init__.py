@@ -1,1 +1,1 @@
-"""Files on disk: private ones, atomic replacement, rotation."""
+"""Files on disk: private ones, atomic replacement, rotation; and the identity of processes."""

@@ -57,22 +57,6 @@ def create_with(path: str, data: bytes) -> int:
     return descriptor
 
 
-def write_own(path: str, data: bytes) -> None:
-    """The whole file is on disk for good before it returns, with its folder; only its owner may read it."""
-    part = f"{path}.part"
-    descriptor = open_with_folder(part, os.O_WRONLY | os.O_EXCL)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(part, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
-        raise
-
-
 def read_own(path: str) -> bytes:
     """Reads a file that this user wrote. Raises PermissionError for another user's file, or a link."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -10,7 +10,6 @@ from typing import Any
 from msgspec import Struct, field
 
 from joblens.model.jobs.job import Attempt, Job
-from joblens.model.values.labels import routes_of
 
 
 class RetryLost(enum.StrEnum):
@@ -146,6 +145,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def routes(self) -> tuple[str, ...]:
         """The names under which the tickets wait that it may take."""
+        from joblens.model.values.labels import routes_of
+
         return routes_of(self.queues, self.labels)
 
     def serves(self, label: str) -> bool:

@@ -1,12 +1,12 @@
-"""The one tree of errors. The class says what kind of thing went wrong, the message says what,
-where and what to do next. `exit_code` is what the command line ends with."""
+"""Errors of joblens, one tree. The class is the kind of error; the message says what is wrong and what to do.
+`exit_code` is the exit code of the command line."""
 
 from collections.abc import Sequence
 from typing import Any
 
 
 class JoblensError(Exception):
-    """joblens could not do what was asked."""
+    """The operation failed."""
 
     exit_code = 125
 
@@ -16,13 +16,13 @@ class JoblensError(Exception):
 
 
 class InputError(JoblensError):
-    """What was typed or written cannot be used as it stands."""
+    """Invalid input."""
 
     exit_code = 2
 
 
 class ConfigError(InputError):
-    """A configuration file or environment variable has a key or value joblens does not know."""
+    """A configuration file or environment variable has an unknown key or an invalid value."""
 
 
 class UnknownJob(InputError):
@@ -46,7 +46,7 @@ class AmbiguousRun(InputError):
 
 
 class SpecError(InputError):
-    """A workflow file has mistakes; the message lists all of them with their places."""
+    """A workflow file has mistakes; the message lists all of them with their positions."""
 
     def __init__(self, message: str = "", *, hint: str = "", problems: Sequence[str] = ()) -> None:
         super().__init__(message, hint=hint)
@@ -71,23 +71,23 @@ def _located(path: tuple[str | int, ...], text: str) -> str:
 
 
 class PlanError(InputError):
-    """A workflow cannot be run as asked: a job that can never fit, a file that is missing, a wrong choice."""
+    """A workflow cannot run: a job can never fit, a file is missing, or an option does not apply."""
 
     lacks: tuple[Any, ...] = ()  # model.fitting.Lack of each job that can never fit
 
 
 class RecoveryRefused(JoblensError):
-    """The recovery hook failed, so that nothing was changed."""
+    """The recovery hook failed; nothing was changed."""
 
     exit_code = 1
 
 
 class RunIsDriven(InputError):
-    """Another process is running that run."""
+    """Another process drives that run."""
 
 
 class RecipeError(InputError):
-    """A recipe cannot be used as it stands: a key, an operator, a parameter, a dataset."""
+    """A recipe has a mistake: a key, an operator, a parameter, or a dataset."""
 
     def __init__(self, message: str = "", *, hint: str = "", problems: Sequence[str] = ()) -> None:
         super().__init__(message, hint=hint)
@@ -103,19 +103,19 @@ class ToolError(InputError):
 
 
 class UnknownTool(ToolError):
-    """There is no tool of that name."""
+    """No tool has that name."""
 
 
 class BenchmarkError(InputError):
-    """A benchmark cannot be run or read as asked."""
+    """A benchmark cannot be run or read."""
 
 
 class JobIsRunning(InputError):
-    """Another process is carrying that recipe's job out."""
+    """Another process runs that recipe's job."""
 
 
 class FormatError(InputError):
-    """A file to import is not in the form it was said to be in."""
+    """A file to import does not have the given format."""
 
 
 class MissingExtra(InputError):
@@ -123,16 +123,16 @@ class MissingExtra(InputError):
 
 
 def how_to_install(extra: str) -> str:
-    """The line for each way joblens may have been installed: from an index, and from a checkout."""
+    """Returns the command for an installation from an index and for one from a checkout."""
     return f"pip install 'joblens[{extra}]', or in a checkout: scripts/install .venv -e '.[{extra}]'"
 
 
 class ProbeError(JoblensError):
-    """Something about the machine could not be read."""
+    """A measurement of the machine could not be read."""
 
 
 class AccountingUnavailable(JoblensError):
-    """The accounting mode that was asked for cannot be had on this machine."""
+    """The requested accounting mode is not available on this machine."""
 
 
 class LaunchError(JoblensError):
@@ -152,7 +152,7 @@ class CommandNotExecutable(LaunchError):
 
 
 class ContainerError(LaunchError):
-    """A container engine could not do what was asked, or did not answer."""
+    """A container engine failed or did not answer."""
 
     def __init__(self, message: str = "", *, hint: str = "", status: int = 0) -> None:
         super().__init__(message, hint=hint)
@@ -160,23 +160,23 @@ class ContainerError(LaunchError):
 
 
 class LauncherLost(LaunchError):
-    """The launcher process ended before it told how the job went."""
+    """The launcher process ended before it reported the job's result."""
 
 
 class JobCannotGoOn(JoblensError):
-    """Something that the whole job of a recipe needs failed for good."""
+    """A step that a recipe's whole job needs failed permanently."""
 
     exit_code = 1
 
 
 class BadRow(JoblensError):
-    """A row cannot be worked on, and the recipe wants no row left out."""
+    """A row cannot be processed, and the recipe does not allow rejected rows."""
 
     exit_code = 1
 
 
 class BrokenOperator(JoblensError):
-    """An operator fails on nearly every row, for the same reason: it is the operator, not the rows."""
+    """An operator fails on nearly every row for the same reason, so the operator is at fault."""
 
     exit_code = 1
 
@@ -186,11 +186,11 @@ class SupervisorError(JoblensError):
 
 
 class BrokerError(JoblensError):
-    """The broker cannot be reached or refuses what is asked. Jobs stay in the store."""
+    """The broker is unreachable or refuses a request. Jobs stay in the store."""
 
 
 class PlacingError(JoblensError):
-    """A cluster cannot be reached, or refuses what it was asked for."""
+    """A cluster is unreachable or refuses a request."""
 
 
 class StoreError(JoblensError):

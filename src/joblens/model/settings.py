@@ -1,12 +1,16 @@
-"""Every setting, with its default and its meaning. `spec.config` fills them from files and environment;
-docs/configuration.md lists them and a test compares the two."""
+"""Settings of joblens: their values, the list of them with kind, range, default and meaning, and names of
+stores.
+"""
 
-from typing import Annotated, Literal
+import enum
+from functools import cache
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, inspect
 
 from joblens.model.delivery import RetryLost
 from joblens.model.jobs.job import Accounting
+from joblens.model.jobs.probe_choice import ALL_PROBES
 
 Duration = Annotated[float, Meta(ge=0, extra={"unit": "duration"})]  # seconds; written '5s', '1h30m'
 SampleInterval = Annotated[float, Meta(ge=0.05, extra={"unit": "duration"})]
@@ -201,3 +205,164 @@ class Settings(Struct, frozen=True, kw_only=True):
     slurm: SlurmSettings = SlurmSettings()
     ray: RaySettings = RaySettings()
     logs: LogSettings = LogSettings()
+
+
+class Kind(enum.StrEnum):
+    BOOL = "bool"
+    INT = "int"
+    FLOAT = "float"
+    TEXT = "text"
+    PATH = "path"
+    DURATION = "duration"
+    SIZE = "size"
+    CHOICE = "choice"
+    PROBES = "probes"
+
+
+EXPECTED = {
+    Kind.BOOL: "true or false",
+    Kind.INT: "a whole number",
+    Kind.FLOAT: "a number",
+    Kind.TEXT: "text",
+    Kind.PATH: "a path",
+    Kind.DURATION: "a duration such as 5s, 500ms or 1h30m",
+    Kind.SIZE: "a size such as 512m or 2GB",
+    Kind.PROBES: f"all, none, default, or some of {', '.join(ALL_PROBES)}; + and - change the default",
+}
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    name: str  # dotted: job_metrics.enabled
+    kind: Kind
+    is_optional: bool  # may be null: not set
+    choices: tuple[str, ...] = ()
+    choice_class: type[enum.StrEnum] | None = None
+    least: float | None = None
+    most: float | None = None
+    default: Any = None
+    meaning: str = ""
+
+    @property
+    def variable(self) -> str:
+        return variable_of(self.name)
+
+    @property
+    def expected(self) -> str:
+        if self.kind is Kind.CHOICE:
+            return "one of " + ", ".join(self.choices)
+        return EXPECTED[self.kind]
+
+
+def variable_of(name: str) -> str:
+    return "JOBLENS_" + name.replace(".", "_").upper()
+
+
+def names_of(section: Struct, prefix: str = "") -> list[str]:
+    """Dotted names of all settings, without looking at types: cheap enough for every start."""
+    names: list[str] = []
+    for field in section.__struct_fields__:
+        value = getattr(section, field)
+        if isinstance(value, Struct):
+            names += names_of(value, f"{prefix}{field}.")
+        else:
+            names.append(prefix + field)
+    return names
+
+
+@cache
+def all_settings() -> dict[str, Setting]:
+    return {setting.name: setting for setting in _settings_in(inspect.type_info(Settings), "")}
+
+
+def _settings_in(section: Any, prefix: str) -> list[Setting]:
+    found: list[Setting] = []
+    for field in section.fields:
+        bare, meaning, unit = _bare(field.type)
+        name = prefix + field.name
+        if isinstance(bare, inspect.StructType):
+            found += _settings_in(bare, name + ".")
+        else:
+            found.append(_setting(name, bare, meaning, unit, field.default))
+    return found
+
+
+def _bare(type_: inspect.Type) -> tuple[inspect.Type, str, str]:
+    """The type below its annotations, with what they said: meaning and unit."""
+    meaning = unit = ""
+    while isinstance(type_, inspect.Metadata):
+        meaning = meaning or (type_.extra_json_schema or {}).get("description", "")
+        unit = unit or (type_.extra or {}).get("unit", "")
+        type_ = type_.type
+    return type_, meaning, unit
+
+
+def _setting(name: str, type_: inspect.Type, meaning: str, unit: str, default: Any) -> Setting:
+    is_optional = False
+    if isinstance(type_, inspect.UnionType):
+        (type_,) = (one for one in type_.types if not isinstance(one, inspect.NoneType))
+        type_, _, unit = _bare(type_)
+        is_optional = True
+    choices: tuple[str, ...] = ()
+    choice_class = None
+    least: float | None = None
+    most: float | None = None
+    match type_:
+        case inspect.BoolType():
+            kind = Kind.BOOL
+        case inspect.IntType():
+            kind, least, most = Kind(unit or Kind.INT), type_.ge, type_.le
+        case inspect.FloatType():
+            kind, least, most = Kind(unit or Kind.FLOAT), type_.ge, type_.le
+        case inspect.StrType():
+            kind = Kind(unit or Kind.TEXT)
+        case inspect.EnumType(cls=cls) if issubclass(cls, enum.StrEnum):
+            kind, choices, choice_class = Kind.CHOICE, tuple(member.value for member in cls), cls
+        case inspect.LiteralType(values=values):
+            kind, choices = Kind.CHOICE, tuple(str(value) for value in values)
+        case _:
+            raise TypeError(f"setting {name} has a type configuration cannot give: {type_}")
+    return Setting(
+        name=name,
+        kind=kind,
+        is_optional=is_optional,
+        choices=choices,
+        choice_class=choice_class,
+        least=least,
+        most=most,
+        default=default,
+        meaning=meaning,
+    )
+
+
+_SCHEME = "postgresql://"
+_SCHEMES = (_SCHEME, "postgres://")
+_SECRET_PARAMETERS = ("password", "sslpassword")
+
+
+def is_postgres(url: str) -> bool:
+    return url.lower().startswith(_SCHEMES)
+
+
+def without_password(url: str) -> str:
+    """The same store under its one name. What is no URL of PostgreSQL stays as it is."""
+    if not is_postgres(url):
+        return url
+    # The last '@': a password may hold one that should have been written %40, and must not be shown for it.
+    user, at, rest = url.partition("://")[2].rpartition("@")
+    if "?" in user and ":" not in user.partition("?")[0]:  # it stands in a parameter
+        place, mark, query = f"{user}{at}{rest}".partition("?")
+        user, at, place = place.rpartition("@")
+    else:
+        place, mark, query = rest.partition("?")
+    kept = [part for part in query.split("&") if part.partition("=")[0].lower() not in _SECRET_PARAMETERS]
+    parameters = "&".join(kept)
+    return _SCHEME + user.partition(":")[0] + at + place + (mark if parameters else "") + parameters
+
+
+def has_password(url: str) -> bool:
+    return is_postgres(url) and without_password(url) != _SCHEME + url.partition("://")[2]
+
+
+def same_store(name: str, url: str) -> bool:
+    """Whether a name without a password stands for the store at this URL."""
+    return is_postgres(name) and not has_password(name) and without_password(url) == without_password(name)

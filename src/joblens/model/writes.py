@@ -3,13 +3,18 @@
 Applying the same write twice changes nothing, so a journal can be replayed safely. Of a job that workers
 take in turns, only writes under its present fence count."""
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
+import joblens
 from joblens.model.delivery import Ticket
 from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Attempt, Job, Outcome
 from joblens.model.jobs.sample import Sample
-from joblens.model.runs.run import Run, RunEvent, Workflow
+
+if TYPE_CHECKING:
+    import joblens.model.runs.run
 
 
 class JobQueued(Struct, frozen=True, tag="queued"):
@@ -68,20 +73,23 @@ class ProvenanceSeen(Struct, frozen=True, tag="provenance"):
     provenance: Provenance
 
 
+# Types of runs are named by their module, which most processes never load: import it before decoding these.
+
+
 class WorkflowCreated(Struct, frozen=True, tag="workflow"):
     """Known by its uuid; the store gives it the next number."""
 
-    workflow: Workflow
+    workflow: "joblens.model.runs.run.Workflow"
 
 
 class RunCreated(Struct, frozen=True, tag="run"):
     """Known by its uuid; the store gives it the next number within its workflow."""
 
-    run: Run
+    run: "joblens.model.runs.run.Run"
 
 
 class RunNoted(Struct, frozen=True, tag="run-event"):
-    event: RunEvent
+    event: "joblens.model.runs.run.RunEvent"
 
 
 Write = (

@@ -13,19 +13,27 @@ from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.writes import CancelAsked, Write
 
 
-class Store(Protocol):
-    """Every method may raise StoreError (with what and where); nothing is then half-written."""
+class StoreWriter(Protocol):
+    """Every method of a store may raise StoreError (with what and where); nothing is then half-written."""
 
     url: str
 
     def apply(self, writes: Sequence[Write]) -> None:
-        """All or nothing, in order, idempotent; on disk for good before it returns
-        when one of them is an outcome."""
+        """Applies all writes or none, in order. Idempotent. Returns when they are on disk if one of them is
+        an outcome."""
         ...
 
+    def close(self) -> None: ...
+
+
+class StoreReader(Protocol):
     def find(self, ident: str) -> Record:
         """By UUID, unique UUID prefix, caller's own id (the newest) or number.
         Raises UnknownJob, or AmbiguousJob with the candidates in its message."""
+        ...
+
+    def number_of(self, uuid: str) -> int:
+        """Raises UnknownJob."""
         ...
 
     def records(self, query: HistoryQuery) -> Iterator[Record]:
@@ -103,6 +111,8 @@ class Store(Protocol):
 
     def statistics(self, query: HistoryQuery) -> Statistics: ...
 
+
+class StoreAdmin(Protocol):
     def prune(self, *, before_us: int | None, max_bytes: int | None, dry_run: bool) -> PruneReport:
         """Drop samples (never records) of ended jobs: older than `before_us`, then oldest first
         until all sample data fits in `max_bytes`. The report names the jobs whose logs may go too."""
@@ -114,7 +124,9 @@ class Store(Protocol):
 
     def vacuum(self) -> None: ...
 
-    def close(self) -> None: ...
+
+class Store(StoreReader, StoreWriter, StoreAdmin, Protocol):
+    """Records, runs and samples."""
 
 
 class Deliveries(Protocol):
@@ -203,6 +215,10 @@ class Deliveries(Protocol):
     def now_us(self) -> int:
         """The store's clock."""
         ...
+
+
+class QueueStore(Store, Deliveries, Protocol):
+    """What every driver provides."""
 
 
 class Sink(Protocol):

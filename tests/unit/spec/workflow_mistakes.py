@@ -33,7 +33,7 @@ JOB_MISTAKES = [
         "blocked_by: [b], depends_on: [c]",
         "depends_on in job 'a' says the same as blocked_by; write only one of them",
     ),
-    ("cpus: 1, resource_requirements: big", "cpus in job 'a' cannot stand beside resource_requirements"),
+    ("cpus: 1, resource_requirements: big", "cpus in job 'a' cannot be combined with resource_requirements"),
     (
         "resource_requirements: 3",
         "resource_requirements in job 'a' must be the name of requirements, or a mapping of amounts, not 3",
@@ -57,7 +57,7 @@ JOB_MISTAKES = [
     ),
     (
         "parameters_file: t.csv, parameters: {i: 1}",
-        "parameters in job 'a' cannot stand beside parameters_file",
+        "parameters in job 'a' cannot be combined with parameters_file",
     ),
     (
         "use_parameters_file: true",

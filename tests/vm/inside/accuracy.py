@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from tests.vm.inside.jobs import answer, at_once, own_store, python, run_job
+from tests.vm.inside.jobs import answer, at_once, knowing_its_start, own_store, python, run_job
 
 FORKS = """
 for _ in range(int(sys.argv[1])):
@@ -11,7 +11,7 @@ for _ in range(int(sys.argv[1])):
     if not child:
         burn(0.003); os._exit(0)
     os.waitpid(child, 0)
-finish(used())
+finish_with_cpu(used())
 """
 
 SPIKE = """
@@ -34,7 +34,7 @@ if not os.fork():
 os.wait()
 while not os.path.exists(path): time.sleep(0.1)
 time.sleep(0.3)
-finish(float(open(path).read()) + used())
+finish_with_cpu(float(open(path).read()) + used())
 """
 
 
@@ -42,14 +42,12 @@ def main() -> None:
     with own_store() as folder:
 
         def forks() -> dict[str, Any]:
-            return run_job(folder, "forks", python(FORKS, sys.argv[1]))
+            return run_job(folder, "forks", knowing_its_start(python(FORKS, sys.argv[1])))
 
         def others() -> dict[str, Any]:
             spike = run_job(folder, "spike", python(SPIKE))
-            return {
-                "spike": spike,
-                "daemon": run_job(folder, "daemon", python(DAEMON, f"{folder}/daemon-cpu")),
-            }
+            daemon = knowing_its_start(python(DAEMON, f"{folder}/daemon-cpu"))
+            return {"spike": spike, "daemon": run_job(folder, "daemon", daemon)}
 
         results = at_once(forks=forks, others=others)
         answer({"forks": results["forks"], **results["others"]})

@@ -16,10 +16,16 @@ SPOOLS = (
 )
 
 
+def is_made_for_jobs(name: str) -> bool:
+    """systemd keeps the slice of a template unit (joblens-worker@.service) when its last instance ends."""
+    is_slice_of_template = name.startswith("system-joblens") and name.endswith(".slice")
+    return ("joblens" in name and not is_slice_of_template) or name.startswith("run-")
+
+
 def groups() -> list[str]:
     found = []
     for folder, names, _ in os.walk(CGROUPS):
-        found += [f"group {folder}/{name}" for name in names if "joblens" in name or name.startswith("run-")]
+        found += [f"group {folder}/{name}" for name in names if is_made_for_jobs(name)]
         if read(f"{folder}/cgroup.type") not in ("domain", ""):
             found.append(f"group {folder} of type {read(folder + '/cgroup.type')}")
     return found

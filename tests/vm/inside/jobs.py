@@ -30,6 +30,8 @@ def fill(megabytes):
 def finish(truth):  # ends without the work of a usual exit, which the truth could not contain
     print(truth, flush=True)
     os._exit(0)
+def finish_with_cpu(seconds):  # of a job that knows its start: at least and at most so much is in the record
+    finish(f"{seconds - int(sys.argv[-1]) / 1e9} {seconds}")
 """
 
 
@@ -110,6 +112,12 @@ def at_once(**checks: Any) -> dict[str, Any]:
 def python(code: str, *arguments: str) -> list[str]:
     """A command line that runs code with the helpers of BURN."""
     return ["python3", "-c", BURN + code, *arguments]
+
+
+def knowing_its_start(argv: list[str]) -> list[str]:
+    """A command line whose last argument is the CPU time in nanoseconds that the process had used before it
+    became the job, which no record contains: at most what it had used at the first line of a shell."""
+    return ["sh", "-c", 'first=0; read -r first rest < /proc/self/schedstat; exec "$@" "$first"', "sh", *argv]
 
 
 def own_group() -> str:

@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from joblens.agent.instruments.table import Watched
 from joblens.agent.measuring.accounting import PROCESS_TREE
-from joblens.agent.measuring.measurement import Measurement
-from joblens.agent.measuring.meter import JobMeter
+from joblens.agent.measuring.meter import JobMeter, Measurement
 from joblens.agent.measuring.outcome import Ending, outcome_of
-from joblens.agent.runtime.ownership import is_running
 from joblens.agent.session.context import AgentContext
 from joblens.engine.life.job_life import EndCause
+from joblens.files.processes import is_running, process_start_ticks
 from joblens.model.errors import InputError, JoblensError, ProbeError
 from joblens.model.jobs.details import ContainerFacts, Details
 from joblens.model.jobs.job import NOTHING_REAPED, Attempt, Job, Record, Status
@@ -32,7 +31,7 @@ from joblens.probes.cgroup.probe import CgroupProbe
 from joblens.probes.containers.info import ContainerInfo
 from joblens.probes.host.machine_load import HostProbe
 from joblens.probes.proc.attached import BaselinedProbe, exit_status_of
-from joblens.probes.proc.kernel_files import list_pids, process_start_ticks, read_text
+from joblens.probes.proc.kernel_files import list_pids, read_text
 from joblens.probes.proc.process_tree import ProcessTreeProbe
 from joblens.probes.proc.processes import ProcessesProbe
 
@@ -267,7 +266,7 @@ class Attachment:
             context.loop.watch(self._pidfd, self._ended)
         context.loop.add_timed(self)
         self.take_sample()
-        context.sampler.add(self.job.uuid, self.job.interval_s)
+        context.sampler.add(self.job.uuid, self.job.interval_s, self.take_sample)
 
     def take_sample(self) -> None:
         """From the sampler's thread, or at the start."""

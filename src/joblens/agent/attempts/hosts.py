@@ -21,14 +21,14 @@ from joblens.agent.attempts.preparation import PreparedAttempt
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.containers.protocol import client_variables
 from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.measuring.outcome import not_started
-from joblens.agent.session.context import AgentContext, PreparedLauncher, watch_name
+from joblens.agent.session.context import AgentContext, PreparedLauncher
 from joblens.agent.session.session import JobSession
 from joblens.agent.slots.loop import SlotLoop, SlotPlan
 from joblens.agent.slots.records import early_outcome
 from joblens.agent.slots.slot import Finished, SlotJob
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.jobs.job import Accounting, Attempt, Job, Outcome, Record, Status
@@ -71,8 +71,8 @@ class QueueReports(RunReports, Protocol):
 
 
 class Standby:
-    """Keeps up to `most` places ready. Everything happens on the loop and nothing waits: a place that is
-    not ready when it is wanted is simply not there, and the job starts the slow way."""
+    """Prepared launchers. Everything happens on the loop and nothing waits: where none is ready, the job
+    starts the slow way."""
 
     def __init__(self, context: AgentContext, accounting: Accounting) -> None:
         self._context = context
@@ -103,8 +103,8 @@ class Standby:
         for launcher in list(self._coming.values()):
             self._give_up(launcher)
         while self._ready:
-            place = self._ready.popleft()
-            _send_away(place.launcher, place.groups)
+            prepared = self._ready.popleft()
+            _send_away(prepared.launcher, prepared.groups)
 
     def _step(self, launcher: LauncherProcess, then: Callable[[LauncherProcess], None]) -> Callable[[], None]:
         return partial(self._try, launcher, then)
@@ -154,7 +154,8 @@ class RunSlots:
         self._behind: Counter[Any] = Counter()  # jobs of a shape that take the place of one that runs
         self._shapes: dict[str, Any] = {}  # of jobs that were handed over and have not ended
         self._bundle: list[SlotJob] = []
-        self._told: deque[tuple[str, Any, Any]] = deque()  # by the slots' thread
+        self._events: deque[Callable[[], None]] = deque()  # from the slots' thread, for the loop
+        self._finished: set[str] = set()  # jobs whose end is among the events
         self._is_called = False
         self._loop: SlotLoop | None = None
         self._thread: threading.Thread | None = None
@@ -212,7 +213,7 @@ class RunSlots:
         self._thread.join()
         self._loop.close()
         self._loop = None
-        self._take()
+        self._take_events()
 
     def take_samples(self) -> None:
         """On the sampler's thread."""
@@ -220,32 +221,35 @@ class RunSlots:
         if loop is not None:
             loop.take_samples()
 
-    def _take(self) -> None:
-        """What the slots' thread has told since."""
+    def _take_events(self) -> None:
         self._is_called = False
-        told = self._told
-        finished = {one[1].job.uuid for one in list(told) if one[0] == "finished"}
-        while told:
-            what, subject, more = told.popleft()
-            if what == "recorded":
-                for record in subject:
-                    self._reports.recorded(record)
-            elif what == "begun":
-                if subject.job.uuid not in finished:
-                    self._reports.began(subject.job.uuid, more.started_at_us)
-            else:
-                self._has_left(subject.job.uuid)
-                if what == "finished":
-                    self._reports.ended(subject.job.uuid, early_outcome(subject, more))
-                else:
-                    self._reports.withdrawn(subject.job.uuid)
+        while self._events:
+            self._events.popleft()()
         self.flush()
         if self._error is not None:
             error, self._error = self._error, None
             raise error
 
-    def _has_left(self, uuid: str) -> None:
-        """Its place goes to one that waits behind it, or is there no more."""
+    def _began(self, uuid: str, at_us: int) -> None:
+        if uuid not in self._finished:  # its end says it all
+            self._reports.began(uuid, at_us)
+
+    def _ended(self, slot_job: SlotJob, finished: Finished) -> None:
+        uuid = slot_job.job.uuid
+        self._finished.discard(uuid)
+        self._release(uuid)
+        self._reports.ended(uuid, early_outcome(slot_job, finished))
+
+    def _withdrawn(self, uuid: str) -> None:
+        self._release(uuid)
+        self._reports.withdrawn(uuid)
+
+    def _recorded(self, records: list[Record]) -> None:
+        for record in records:
+            self._reports.recorded(record)
+
+    def _release(self, uuid: str) -> None:
+        """Gives its capacity to a job that waits behind it, or back."""
         shape = self._shapes.pop(uuid)
         if self._behind[shape]:
             self._behind[shape] -= 1
@@ -255,28 +259,26 @@ class RunSlots:
     # ---- on the slots' thread --------------------------------------------------------------------------
 
     def begun(self, slot_job: SlotJob, attempt: Attempt) -> None:
-        self._tell("begun", slot_job, attempt)
+        self._events.append(partial(self._began, slot_job.job.uuid, attempt.started_at_us))
 
     def finished(self, slot_job: SlotJob, finished: Finished) -> None:
-        self._tell("finished", slot_job, finished)
+        self._finished.add(slot_job.job.uuid)
+        self._events.append(partial(self._ended, slot_job, finished))
 
     def withdrawn(self, slot_job: SlotJob) -> None:
-        self._tell("withdrawn", slot_job, None)
+        self._events.append(partial(self._withdrawn, slot_job.job.uuid))
 
     def recorded(self, records: list[Record]) -> None:
-        self._tell("recorded", records, None)
+        self._events.append(partial(self._recorded, records))
 
-    def told_all(self) -> None:
-        if self._told and not self._is_called:
+    def notify(self) -> None:
+        if self._events and not self._is_called:
             self._is_called = True
-            self._context.loop.call(self._take)
+            self._context.loop.call(self._take_events)
 
     def failed(self, error: BaseException) -> None:
         self._error = error
-        self._context.loop.call(self._take)
-
-    def _tell(self, what: str, subject: Any, more: Any) -> None:
-        self._told.append((what, subject, more))
+        self._context.loop.call(self._take_events)
 
 
 _MOST_STANDBY, _MORE_STANDBY = 12, 2
@@ -307,7 +309,7 @@ class RunSessions:
         self._unrecorded = 0  # jobs that could not be started, and are not in the store yet
 
     def expect(self, count: int) -> None:
-        """So many more will be started, as far as is known: launchers stand by for the next few."""
+        """Tells how many more will start, as far as is known: launchers are prepared for the next few."""
         self._to_come = count
 
     def start(self, attempt: PreparedAttempt) -> None:
@@ -317,7 +319,7 @@ class RunSessions:
         except OSError as error:
             self._cannot_start(attempt, LaunchError(f"its output files cannot be made: {error}"))
             return
-        place = self._take_place(job)
+        launcher = self._take_launcher(job)
         session = JobSession(
             job,
             LaunchPlan(
@@ -330,7 +332,7 @@ class RunSessions:
             output=output,
             on_outcome=self._has_outcome,
             on_end=partial(self._ended, attempt),
-            place=place,
+            prepared=launcher,
         )
         self._sessions[job.uuid] = session
         self._to_come -= 1
@@ -345,14 +347,14 @@ class RunSessions:
         """Records a job that cannot be started, and why."""
         self._cannot_start(attempt, LaunchError(attempt.refusal))
 
-    def _take_place(self, job: Job) -> PreparedLauncher | None:
+    def _take_launcher(self, job: Job) -> PreparedLauncher | None:
         if job.container is not None or job.accounting is not self._accounting:
-            return None  # what stands by is not for it
-        place = self._standby.take()
-        if place is None and self._has_begun:
+            return None  # launchers are prepared for other jobs
+        launcher = self._standby.take()
+        if launcher is None and self._has_begun:
             self._spare += _MORE_STANDBY  # jobs come faster than launchers
         self._has_begun = True
-        return place
+        return launcher
 
     def _cannot_start(self, attempt: PreparedAttempt, error: JoblensError) -> None:
         job = attempt.job
@@ -396,17 +398,6 @@ class RunSessions:
             with suppress(Exception):
                 session.kill_now()
         self._standby.close()
-
-    def take_sample(self, name: str) -> None:
-        """On the sampler's thread."""
-        uuid = name.removeprefix(watch_name(""))
-        session = self._sessions.get(uuid)
-        if session is None:
-            return
-        if name == uuid:
-            session.take_sample()
-        else:
-            session.watch_limits()
 
 
 def _variables(attempt: PreparedAttempt) -> dict[str, str]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.containers.protocol import with_whole_paths
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.session.context import AgentContext
 from joblens.engine.schedule.events import RunActionCommand, RunRecovery, StartAttempt
 from joblens.model.delivery import WorkerActions, WorkerCommand
@@ -28,6 +28,7 @@ from joblens.model.jobs.job import (
     Requirements,
     RunLink,
 )
+from joblens.model.redaction.names import seeds_of
 from joblens.model.redaction.secrets import (
     SecretValues,
     redact_argv,
@@ -35,7 +36,6 @@ from joblens.model.redaction.secrets import (
     redact_params,
     secret_values,
 )
-from joblens.model.redaction.seeds import seeds_of
 from joblens.model.runs.plan import Plan, PlannedAction, PlannedJob
 from joblens.model.runs.run import Run
 from joblens.model.runs.workflow_spec import ActionType, Stdio, StdioMode, TriggerType

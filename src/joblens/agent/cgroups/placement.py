@@ -194,7 +194,7 @@ def _write(path: str, text: str) -> OSError | None:
 
 
 # …/slurmstepd.scope/job_42/step_batch/user/task_0 on v2, …/uid_1000/job_42/step_0/task_1 on v1.
-_SLURM_STEP = re.compile(r"/job_(\d+)/step_([^/]+)(?:/user)?(?=/|$)")
+_SLURM_STEP = r"/job_(\d+)/step_([^/]+)(?:/user)?(?=/|$)"
 _LIMIT_FILES = (
     "memory.high",
     "memory.swap.max",
@@ -203,8 +203,8 @@ _LIMIT_FILES = (
     "cpuset.cpus",
     "cpuset.mems",
 )
-_SHARED_PARENT = re.compile(r"joblens-\d+")
-_GROUP_NAME = re.compile(
+_SHARED_PARENT = r"joblens-\d+"
+_GROUP_NAME = (
     r"(?P<slot>slot-)?(?P<uuid>[0-9a-f-]{36})"
     r"(?:\.(?P<pid>\d+)-(?P<ticks>\d+)-(?P<namespace>\d+)-(?P<spool>[0-9a-f]{8}_[0-9a-f]{8}))?(?:-\d+)?"
 )
@@ -301,7 +301,7 @@ def spool_mark(spool_dir: str) -> str:
 
 
 def parse_group_name(name: str) -> GroupName | None:
-    found = _GROUP_NAME.fullmatch(name)
+    found = re.fullmatch(_GROUP_NAME, name)
     if found is None or not is_uuid(found["uuid"]):
         return None
     is_slot = bool(found["slot"])
@@ -318,7 +318,7 @@ def is_slot_group(path: str) -> bool:
 
 def slurm_step(directory: str) -> str:
     """The group that Slurm gave the processes of a step, if this is it or lies in it; else empty."""
-    found = _SLURM_STEP.search(directory)
+    found = re.search(_SLURM_STEP, directory)
     return directory[: found.end()] if found else ""
 
 
@@ -328,7 +328,7 @@ def enclosing_job_group(directory: str, mount_point: str) -> str:
     mount = mount_point.rstrip("/")
     while directory.startswith(f"{mount}/"):
         parent, name = os.path.split(directory)
-        if _SHARED_PARENT.fullmatch(os.path.basename(parent)) and parse_group_name(name) is not None:
+        if re.fullmatch(_SHARED_PARENT, os.path.basename(parent)) and parse_group_name(name) is not None:
             return directory
         directory = parent
     return ""

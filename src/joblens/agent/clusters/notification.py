@@ -122,7 +122,7 @@ class Ringing:
             except JoblensError as error:
                 if not self._has_told:
                     self._has_told = True
-                    self._warn(f"{error}; jobs are queued all the same, and workers find them in the store")
+                    self._warn(f"{error}; jobs are queued anyway, and workers will find them in the store")
         self._call.close()
 
 

@@ -30,7 +30,7 @@ from joblens.model.clusters.placement import (
 from joblens.model.errors import InputError, JoblensError, PlanError
 from joblens.model.jobs.job import Status
 from joblens.model.runs.run import PlaceEnded, PlacesWait, RunFact, WorkPlaced
-from joblens.ports.cluster import ClusterBackend, ReplacesAllocations, SparesPlaces
+from joblens.ports.cluster import ClusterBackend
 
 _LOOK_SOON_S, _LOOK_LATE_S = 0.5, 2.0
 _PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 30.0  # after the cluster could not be asked
@@ -253,11 +253,11 @@ class RunPlacing:
 
     def _replace_lost(self, now_s: float) -> None:
         """Allocations that ended while jobs are left."""
-        placer = self._side.placer
+        allocations = self._side.placer.allocations
         waiting = Counter(self._parcels[uuid].queue for uuid in self._waiting)
         for one in self._replaced.due(waiting, self._places.serving, now_s):
             self._telling.warn(one.message)
-            if one.count and isinstance(placer, ReplacesAllocations):
+            if one.count and allocations is not None:
                 self._desk.ask(
                     partial(_more_allocations, one.queue, one.count),
                     partial(self._has_placed, ()),
@@ -433,13 +433,12 @@ class RunPlacing:
 
 
 def _more_allocations(queue: str, count: int, placer: ClusterBackend) -> list[Placed]:
-    assert isinstance(placer, ReplacesAllocations)
-    return placer.more_allocations(queue, count)
+    return placer.allocations.more_allocations(queue, count) if placer.allocations is not None else []
 
 
 def _look(
     busy: Collection[str], placer: ClusterBackend
 ) -> tuple[Sequence[AllocationEvent], NodeCapacity | None]:
-    if isinstance(placer, SparesPlaces):
-        placer.are_busy(busy)
+    if placer.allocations is not None:
+        placer.allocations.are_busy(busy)
     return placer.look(), placer.room()

@@ -5,7 +5,6 @@ what they hold."""
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,17 +18,16 @@ from joblens.agent.queue.lost_workers import held_in_place
 from joblens.agent.queue.outcomes import cut_off_with_place
 from joblens.agent.queue.store_client import AsyncStoreClient
 from joblens.agent.session.context import ALL_JOBS, AgentContext
-from joblens.analysis.findings.codes import Code
 from joblens.model.clusters.placement import NodeCapacity, PlaceEnding, PlacementRequest
 from joblens.model.delivery import FormerWorker, Order, RetryLost, Ticket, WorkerActions, WorkerInfo
 from joblens.model.errors import LaunchError
-from joblens.model.jobs.job import Attempt, Job, Record, Status
+from joblens.model.jobs.job import Attempt, Code, Job, Record, Status
 from joblens.model.redaction.secrets import NO_SECRETS
 from joblens.model.runs.plan import PlannedJob
 from joblens.model.runs.run import JobCancelled, RunFact
 from joblens.model.values.labels import queue_and_label, route_of, unserved_words
 from joblens.model.writes import CancelAsked, JobEnded, JobQueued, TicketMade, Write
-from joblens.ports.store import Deliveries, Store
+from joblens.ports.store import Deliveries, QueueStore
 
 _SOONEST_S, _LATEST_S = 0.02, 0.2  # between looks: soon after something has ended, else seldom
 _LOOK_SHARE = 0.05  # of the time, at most, while it has to look often
@@ -37,10 +35,6 @@ _REMIND_EVERY_S = 2.0
 _MOST_NAMES = 5  # of jobs in a line
 _CANCELLED = "cancelled"
 _END_LEASE_S = 60.0  # while a job that can have no place is ended
-
-
-class QueueStore(Store, Deliveries, Protocol):
-    """Every store is both."""
 
 
 class QueueSide(Struct, frozen=True, kw_only=True):

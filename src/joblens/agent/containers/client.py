@@ -109,6 +109,8 @@ class Client:
             if self._container.ended_pidfd >= 0 and self._container.ended_pidfd in ready:
                 self._first_process_ended()
                 give_up_s = time.monotonic() + _ENGINE_PATIENCE_S
+            if self._container.oom_watch.fd in ready:
+                self._container.oom_watch.read()
             typed = streams.serve(ready)
             if _INTERRUPT_KEY in typed and interrupts_by_key(self._container.note.pid):
                 self._came.append(signal.SIGINT)
@@ -137,6 +139,8 @@ class Client:
         poll.register(self._wake_read, select.POLLIN)
         if self._container.ended_pidfd >= 0:
             poll.register(self._container.ended_pidfd, select.POLLIN)
+        if self._container.oom_watch.fd >= 0:
+            poll.register(self._container.oom_watch.fd, select.POLLPRI)
         self._container.streams.register(poll)
         left_s = None if give_up_s is None else max(0.0, give_up_s - time.monotonic())
         ready = dict(poll.poll(None if left_s is None else left_s * 1000 + 1))
@@ -147,7 +151,11 @@ class Client:
     def _first_process_ended(self) -> None:
         """At once: the engine is about to take the container's groups away."""
         last = self._container.gauge.last_reading()
-        self._container.noted(last=last, overhead=self._container.gauge.overhead(), has_ended=True)
+        watch = self._container.oom_watch
+        watch.read()
+        watch.close()
+        overhead = self._container.gauge.overhead()
+        self._container.noted(last=last, overhead=overhead, has_ended=True, oom_killed=watch.has_killed)
         os.close(self._container.ended_pidfd)
         self._container.ended_pidfd = -1
         self._ask_for_the_end()
@@ -216,7 +224,7 @@ class Client:
             # Silent so far: it is not given much more time.
             patience_s = _KILL_S if self._has_answered else _LAST_TRY_S
             info = container.api.inspect(container.note.id, timeout_s=patience_s)
-            container.noted(oom_killed=info.oom_killed)
+            container.noted(oom_killed=info.oom_killed or container.note.oom_killed)
             code = info.exit_code if code is None else code
         except ContainerError as error:
             self._wait_failure = self._wait_failure or str(error)

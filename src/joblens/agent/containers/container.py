@@ -18,6 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from joblens.agent.containers.oom_watch import OomWatch
 from joblens.agent.containers.protocol import (
     ContainerNote,
     ContainerOrder,
@@ -342,6 +343,7 @@ class JobContainer:
     api: ContainerApi
     streams: ContainerStreams
     gauge: ContainerGauge
+    oom_watch: OomWatch
 
     def __init__(self, order: ContainerOrder, argv: list[str], env: dict[str, str]) -> None:
         self._order = order
@@ -416,6 +418,7 @@ class JobContainer:
             except OSError as error:
                 unknown["processes"] = f"its processes are not seen from here: {error.strerror}"
         self.noted(unknown=unknown)
+        self.oom_watch = OomWatch(self.note.groups)
         self.gauge = ContainerGauge(self.note, self._engine)
 
     def _could_not(self, error: ContainerError) -> Refused:

@@ -21,8 +21,7 @@ from joblens.agent.containers.protocol import (
     remove_note,
 )
 from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan
-from joblens.agent.measuring.accounting import BY_TIMER, Accountant, Limits
-from joblens.agent.measuring.job_processes import JobProcesses
+from joblens.agent.measuring.accounting import BY_TIMER, Accountant, JobProcesses, Limits
 from joblens.agent.measuring.outcome import Ending
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.model.jobs.details import ContainerFacts, Details

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.files.private import open_with_folder
+from joblens.files.atomic import write_atomically
+from joblens.files.private import make_private_folder
 from joblens.model.jobs.containers import is_path
 from joblens.model.jobs.job import ContainerJob
 from joblens.probes.containers.info import JOB_LABEL
@@ -118,12 +119,9 @@ def noted(spool_dir: str) -> list[str]:
 
 def write_note(path: str, note: ContainerNote) -> None:
     """All or nothing. A disk that is full must not end the container."""
-    temporary = f"{path}.{os.getpid()}.part"
     with contextlib.suppress(OSError):
-        descriptor = open_with_folder(temporary, os.O_WRONLY | os.O_TRUNC)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(note))
-        os.replace(temporary, path)
+        make_private_folder(os.path.dirname(path))
+        write_atomically(path, msgspec.json.encode(note))
 
 
 def read_note(path: str) -> ContainerNote | None:

@@ -29,7 +29,7 @@ from joblens.probes.cgroup.counters import SEE_DOCTOR
 from joblens.probes.cgroup.layout import read_layout
 from joblens.probes.host.machine_load import HostProbe
 from joblens.probes.proc.process_tree import ProcessTreeProbe
-from joblens.probes.proc.readings import FIELD_GROUPS
+from joblens.probes.proc.processes import FIELD_GROUPS
 
 _V2_ALONE = "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1)"
 _PROC = "mount /proc, and let this user see its processes there (hidepid=0)"

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from joblens.agent.measuring.window_measurement import Measurement
-from joblens.analysis.numbers.memory_peak import UNRECLAIMABLE
+from joblens.analysis.numbers.sample_buffer import UNRECLAIMABLE
 from joblens.analysis.numbers.usage import mean_unreclaimable
 from joblens.model.jobs.job import USAGE_NUMBERS, Usage
 from joblens.model.jobs.sample import Sample

@@ -14,12 +14,11 @@ from msgspec.structs import replace
 
 from joblens.agent.instruments.table import DetailTaker, InstrumentSet, OtherProbes
 from joblens.agent.measuring.meter import COUNTERS
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.numbers.attribution import NOTHING, Counters
-from joblens.analysis.numbers.memory_peak import UNRECLAIMABLE, Mark, step_peak
+from joblens.analysis.numbers.sample_buffer import UNRECLAIMABLE, Mark, step_peak
 from joblens.analysis.numbers.usage import mean_unreclaimable, total_usage
 from joblens.model.jobs.details import Details
-from joblens.model.jobs.job import USAGE_NUMBERS, Finding, Severity, Usage
+from joblens.model.jobs.job import USAGE_NUMBERS, Code, Finding, Severity, Usage
 from joblens.model.jobs.sample import Sample
 from joblens.model.writes import DetailsTaken
 from joblens.probes.proc.own_tree import Level

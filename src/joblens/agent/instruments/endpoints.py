@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from joblens.agent.instruments.table import Instruments, MissingDetails, Watched, look_again, read_last
 from joblens.model.jobs.details import Details, Endpoint, EndpointTable
-from joblens.ports.probe import DetailProbe
 from joblens.probes.network.cgroup_network import v2_group
 
 if TYPE_CHECKING:
     from joblens.agent.runtime.driver_thread import DriverThread
+    from joblens.ports.probe import DetailProbe
     from joblens.probes.network.endpoints import SocketDriver
 
 
@@ -27,7 +27,7 @@ class EndpointsGoOn:
     A connection that is open at the first look was counted by both of us, from its beginning: it is counted
     once. What it carried while nobody looked may be missing where it shares an endpoint with others."""
 
-    def __init__(self, probe: DetailProbe, earlier: EndpointTable) -> None:
+    def __init__(self, probe: "DetailProbe", earlier: EndpointTable) -> None:
         self.name = probe.name
         self._probe = probe
         self._earlier = earlier
@@ -184,7 +184,7 @@ class EndpointProbe:
         return Details(endpoints=table, unknown={"endpoints": problem} if problem else {})
 
 
-def open_probe(watched: Watched, instruments: Instruments) -> DetailProbe:
+def open_probe(watched: Watched, instruments: Instruments) -> "DetailProbe":
     group_dir, why = v2_group(watched.groups)
     if why:
         return MissingDetails("endpoints", {"endpoints": why})

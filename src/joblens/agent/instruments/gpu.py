@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from joblens.agent.instruments.table import Instruments, MissingProbe, Watched
-from joblens.agent.runtime.driver_thread import DriverThread
 from joblens.model.jobs.details import Details, GpuFacts
 from joblens.model.jobs.probe_choice import INSTRUMENTS
 from joblens.model.jobs.sample import GpuReading
-from joblens.ports.probe import Driver
-from joblens.probes.gpu.attribution import GpuFollower, JobGpus
-from joblens.probes.proc.hardware_presence import has_drm, has_nvidia
+from joblens.probes.proc.kernel_files import has_drm, has_nvidia
+
+if TYPE_CHECKING:
+    from joblens.agent.runtime.driver_thread import DriverThread
+    from joblens.ports.probe import Driver
+    from joblens.probes.gpu.attribution import JobGpus
 
 _NOT_YET = "the job ended before the GPU's driver had answered"
 _FACTS_S = 2.0
@@ -30,6 +32,8 @@ class GpuProbe:
         self._taken = [0] * len(threads)
         self._has_read = False
         self.lower_bounds: frozenset[str] = frozenset()
+        from joblens.probes.gpu.attribution import GpuFollower  # most machines have no GPU
+
         began_ns = time.monotonic_ns() if watched.is_own else None
         for thread in threads:
             followers: Any = thread.driver
@@ -78,7 +82,7 @@ class GpuProbe:
             driver.followers.remove(self._job)
             thread.leave()
 
-    def _latest(self) -> list[JobGpus]:
+    def _latest(self) -> "list[JobGpus]":
         return latest_of(self._threads, self._job)
 
 
@@ -104,7 +108,7 @@ class GpuFactsProbe:
         self._threads = []
 
 
-def latest_of(threads: "list[DriverThread[dict[str, JobGpus]]]", job: str) -> list[JobGpus]:
+def latest_of(threads: "list[DriverThread[dict[str, JobGpus]]]", job: str) -> "list[JobGpus]":
     readings = (thread.latest() for thread in threads)
     return [reading.value[job] for reading in readings if reading is not None and job in reading.value]
 
@@ -112,13 +116,13 @@ def latest_of(threads: "list[DriverThread[dict[str, JobGpus]]]", job: str) -> li
 _NO_GPU = "no GPU was found on this machine"
 
 
-def _make_nvml() -> Driver[Any]:
+def _make_nvml() -> "Driver[Any]":
     from joblens.probes.gpu.nvml import NvmlDriver
 
     return NvmlDriver()
 
 
-def _make_drm() -> Driver[Any]:
+def _make_drm() -> "Driver[Any]":
     from joblens.probes.gpu.drm import DrmDriver
     from joblens.probes.gpu.intel_gpu_top import IntelGpuTop
 
@@ -126,7 +130,7 @@ def _make_drm() -> Driver[Any]:
 
 
 # Driver -> whether this machine needs it, seen in some microseconds, and what makes it.
-_KINDS: dict[str, tuple[Callable[[], bool], Callable[[], Driver[Any]]]] = {
+_KINDS: dict[str, tuple[Callable[[], bool], Callable[[], "Driver[Any]"]]] = {
     "nvml": (has_nvidia, _make_nvml),
     "drm": (has_drm, _make_drm),
 }

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -12,8 +12,10 @@ from joblens.agent.instruments.table import Instruments, Watched, pause_ns
 from joblens.agent.runtime.driver_thread import DriverThread
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.details import Details, MemoryDepth
-from joblens.ports.probe import DetailProbe, Probe
 from joblens.probes.cgroup.memory_detail import look_at_memory, memory_group
+
+if TYPE_CHECKING:
+    from joblens.ports.probe import DetailProbe, Probe
 
 _FIRST_AFTER_S = 0.5  # a program has to be loaded before there is something to see
 _SHORTEST_PAUSE_S = 5.0
@@ -142,11 +144,11 @@ def _driver(watched: Watched, instruments: Instruments) -> "tuple[DriverThread[N
     return thread, driver
 
 
-def open_probe(watched: Watched, instruments: Instruments) -> Probe:
+def open_probe(watched: Watched, instruments: Instruments) -> "Probe":
     _, driver = _driver(watched, instruments)
     return MemoryProbe(lambda: driver.latest(watched.job.uuid), watched.groups)
 
 
-def open_details(watched: Watched, instruments: Instruments) -> DetailProbe:
+def open_details(watched: Watched, instruments: Instruments) -> "DetailProbe":
     thread, _ = _driver(watched, instruments)
     return MemoryDetails(watched.job.uuid, thread)

@@ -2,23 +2,26 @@
 
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from joblens.agent.instruments.table import Instruments, MissingProbe, Watched, missing, not_asked_for
 from joblens.model.jobs.job import Job
 from joblens.model.jobs.probe_choice import INSTRUMENTS
-from joblens.ports.probe import Probe
 from joblens.probes.network.cgroup_network import (
     FIELDS,
     CgroupNetworkProbe,
+    InterfacesProbe,
     count_as_guest,
     count_here,
     go_on_counting,
     v2_group,
 )
-from joblens.probes.network.interfaces import InterfacesProbe
+
+if TYPE_CHECKING:
+    from joblens.ports.probe import Probe
 
 
-def open_probe(watched: Watched, _instruments: Instruments) -> Probe:
+def open_probe(watched: Watched, _instruments: Instruments) -> "Probe":
     """Bytes and packets, counted at its group."""
     group, why = v2_group(watched.groups)
     if why:
@@ -32,14 +35,14 @@ def open_probe(watched: Watched, _instruments: Instruments) -> Probe:
     return probe
 
 
-def open_interfaces(watched: Watched, _instruments: Instruments) -> Probe:
+def open_interfaces(watched: Watched, _instruments: Instruments) -> "Probe":
     """Those of its network namespace, should it have one."""
     if watched.is_resumed:
         return InterfacesProbe(watched.pids, age_s=max(0.0, time.time() - watched.job.created_at_us / 1e6))
     return InterfacesProbe(watched.pids, has_begun=not watched.is_own)
 
 
-def network_counted(groups: Mapping[str, str]) -> Probe:
+def network_counted(groups: Mapping[str, str]) -> "Probe":
     """What an earlier owner of the job had counted at its groups, and the kernel has gone on counting."""
     group, why = v2_group(groups)
     if why:
@@ -52,7 +55,7 @@ def network_counted(groups: Mapping[str, str]) -> Probe:
 _KILLED = "joblens was killed while it looked at the job, and nobody went on"
 
 
-def left_instruments(job: Job, groups: Mapping[str, str]) -> tuple[Probe, ...]:
+def left_instruments(job: Job, groups: Mapping[str, str]) -> tuple["Probe", ...]:
     """The kernel has gone on counting packets; of the others there is only the reason."""
     if not job.monitor:
         return ()

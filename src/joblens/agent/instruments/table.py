@@ -21,10 +21,10 @@ from joblens.model.jobs.job import Job
 from joblens.model.jobs.probe_choice import ALL_PROBES, DEFAULT_PROBES, INSTRUMENTS
 from joblens.model.jobs.sample import GpuReading
 from joblens.model.writes import DetailsTaken
-from joblens.ports.probe import DetailProbe, Driver, Probe
 
 if TYPE_CHECKING:
     from joblens.agent.runtime.driver_thread import DriverThread
+    from joblens.ports.probe import DetailProbe, Driver, Probe
 
 
 # Of one core, for one job …
@@ -90,11 +90,11 @@ def not_asked_for(name: str) -> MissingProbe | MissingDetails:
 
 
 class OtherProbes:
-    def __init__(self, probes: Sequence[Probe] = ()) -> None:
+    def __init__(self, probes: Sequence["Probe"] = ()) -> None:
         self._probes = tuple(probes)
         self._failures: dict[str, str] = {}  # probe -> why it cannot be read
 
-    def __iter__(self) -> Iterator[Probe]:
+    def __iter__(self) -> Iterator["Probe"]:
         return iter(self._probes)
 
     def read(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class DetailTaker:
     def __init__(
         self,
         uuid: str,
-        probes: Sequence[DetailProbe],
+        probes: Sequence["DetailProbe"],
         put: Callable[[list[DetailsTaken]], object],
         earlier: Details = _NOTHING,
     ) -> None:
@@ -196,7 +196,7 @@ class DetailTaker:
             with contextlib.suppress(Exception):  # what one of them has left open is all that is lost
                 probe.close()
 
-    def _look(self, probe: DetailProbe, now_ns: int, *, final: bool) -> Details:
+    def _look(self, probe: "DetailProbe", now_ns: int, *, final: bool) -> Details:
         cpu_before_ns = time.thread_time_ns()
         try:
             details = read_last(probe) if final else probe.read()
@@ -209,14 +209,14 @@ class DetailTaker:
         return details
 
 
-def look_again(probe: DetailProbe) -> None:
+def look_again(probe: "DetailProbe") -> None:
     """Of one that hands out what another thread has seen: that one looks once more, right now."""
     look: Callable[[], None] | None = getattr(probe, "look_again", None)
     if look is not None:
         look()
 
 
-def read_last(probe: DetailProbe) -> Details:
+def read_last(probe: "DetailProbe") -> Details:
     """Its last look."""
     read: Callable[[], Details] = getattr(probe, "read_last", probe.read)
     return read()
@@ -255,8 +255,8 @@ class Watched(Struct, frozen=True, kw_only=True):
 class InstrumentSet(Struct, frozen=True):
     """What looks at one job."""
 
-    probes: tuple[Probe, ...] = ()
-    details: tuple[DetailProbe, ...] = ()
+    probes: tuple["Probe", ...] = ()
+    details: tuple["DetailProbe", ...] = ()
 
     def close(self) -> None:
         everyone: list[Probe | DetailProbe] = [*self.probes, *self.details]
@@ -317,7 +317,7 @@ class Instruments:
             elif INSTRUMENTS[name].groups:
                 yield not_asked_for(name)
 
-    def _opened(self, name: str, maker: str, watched: Watched) -> Probe | DetailProbe | None:
+    def _opened(self, name: str, maker: str, watched: Watched) -> "Probe | DetailProbe | None":
         module, _, function = maker.partition(":")
         try:
             open_probe = getattr(importlib.import_module(module), function or "open_probe")
@@ -341,7 +341,7 @@ class Instruments:
             if thing is not None:
                 thing.close()
 
-    def driver(self, name: str, make: Callable[[], Driver[Any]]) -> "DriverThread[Any]":
+    def driver(self, name: str, make: Callable[[], "Driver[Any]"]) -> "DriverThread[Any]":
         """The one driver of that name in this process; its thread runs while somebody uses it."""
         from joblens.agent.runtime.driver_thread import DriverThread
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from joblens.agent.instruments.table import Instruments, Watched
 from joblens.model.jobs.details import Details
-from joblens.ports.probe import DetailProbe
 from joblens.probes.proc.kernel_files import read_bytes
 
 if TYPE_CHECKING:  # most jobs are over before there is something to see
+    from joblens.ports.probe import DetailProbe
     from joblens.probes.proc.threads import ThreadsProbe
 
 _TOO_SHORT = "it was over before its threads were looked at for the first time"
@@ -67,7 +67,7 @@ def _files_of(pid: int) -> dict[str, bytes]:
     return files
 
 
-def open_probe(watched: Watched, _instruments: Instruments) -> DetailProbe:
+def open_probe(watched: Watched, _instruments: Instruments) -> "DetailProbe":
     if watched.main_pid is not None:
         return ThreadsFromTheStart(watched, watched.main_pid)
     from joblens.probes.proc.kernel_files import USEC_PER_TICK

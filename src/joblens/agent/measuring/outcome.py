@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.measuring.meter import JobMeter
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.analysis.findings.job import findings_for
 from joblens.analysis.numbers.profile import detailed_profile, real_spacing_s
 from joblens.analysis.numbers.rates import NO_GRID_FACTOR

@@ -4,18 +4,21 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from joblens.agent.cgroups.placement import is_slot_group
 from joblens.agent.measuring.meter import COUNTERS, devices_since
-from joblens.agent.runtime.ownership import is_here, is_running, is_within_reach
+from joblens.agent.runtime.ownership import is_here, is_within_reach
+from joblens.files.processes import is_running
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.job import Attempt, Record
 from joblens.model.jobs.sample import DeviceIo, Sample
-from joblens.ports.probe import Probe
 from joblens.probes.cgroup.probe import CgroupProbe
 from joblens.probes.host.machine_load import HostFacts
 from joblens.probes.proc.process_tree import ProcessTreeProbe
+
+if TYPE_CHECKING:
+    from joblens.ports.probe import Probe
 
 NOBODY_LOOKED = "no sample fell between start and end"
 NO_SINGLE_PROCESSES = "the processes of a slot's job are not looked at one by one"
@@ -207,7 +210,7 @@ class LiveReadings:
     def close(self) -> None:
         self.forget_others(())
 
-    def _open(self, attempt: Attempt) -> Probe | None:
+    def _open(self, attempt: Attempt) -> "Probe | None":
         if not is_here(attempt.owner, self._host) or not is_within_reach(attempt.owner, self._host):
             return None
         groups = {key: path for key, path in attempt.groups.items() if os.path.isdir(path)}

@@ -133,13 +133,16 @@ class MultiNodeJob:
         clock: Clock,
         folder: str,
         *,
+        agent_module: str,
         cgroup_parent: str | None = None,
         is_seen_by_all: bool = False,
     ) -> None:
-        """`folder`: for a few small files; `is_seen_by_all`: it is known that every node sees it."""
+        """`agent_module` runs on each of the other nodes. `folder`: for a few small files; `is_seen_by_all`:
+        it is known that every node sees it."""
         self._is_seen_by_all = is_seen_by_all
         self._job = job
         self._agents = agents
+        self._agent_module = agent_module
         self._clock = clock
         self._here = agents.allocation.here
         self._others = agents.allocation.others(_nodes_of(job, agents))
@@ -217,13 +220,7 @@ class MultiNodeJob:
             cgroup_parent=self._parent,
             prolog=self._files["prolog"],
         )
-        words = [
-            sys.executable,
-            "-P",
-            "-m",
-            "joblens.app.clusters.node_agent",
-            msgspec.json.encode(order).decode(),
-        ]
+        words = [sys.executable, "-P", "-m", self._agent_module, msgspec.json.encode(order).decode()]
         try:
             self._process = self._agents.start(self._others, words)
         except OSError as error:

@@ -21,9 +21,12 @@ class MultiNodeJobs:
         agents: NodeAgents | None,
         by_doors: Callable[[NodeDoors], NodeAgents],
         cgroup_parent: str | None = None,
+        *,
+        agent_module: str,
     ) -> None:
         self._agents = agents
         self._by_doors = by_doors
+        self._agent_module = agent_module
         self._parent = cgroup_parent
         self._doors: dict[str, NodeDoors] = {}
         self._shared_dir = ""
@@ -49,6 +52,7 @@ class MultiNodeJobs:
             agents,
             context.clock,
             folder or context.spool_dir,
+            agent_module=self._agent_module,
             cgroup_parent=self._parent,
             is_seen_by_all=bool(folder),
         )

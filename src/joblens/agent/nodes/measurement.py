@@ -5,10 +5,8 @@ import os
 import threading
 
 from joblens.agent.instruments.table import NO_INSTRUMENTS, Instruments, Watched
-from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant, limit
-from joblens.agent.measuring.job_processes import signal_each
-from joblens.agent.measuring.measurement import CALM_S, CLOSE_S, LimitWatch
-from joblens.agent.measuring.meter import JobMeter
+from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant, limit, signal_each
+from joblens.agent.measuring.meter import CALM_S, CLOSE_S, JobMeter, LimitWatch
 from joblens.agent.measuring.outcome import origins_of, origins_so_far
 from joblens.agent.nodes.protocol import NodeOrder, join_or_follow
 from joblens.analysis.numbers.sample_buffer import RunningSummary

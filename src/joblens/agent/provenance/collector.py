@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from joblens.agent.provenance.command_kind import CommandKind
 from joblens.model.jobs.details import Provenance, digest_of
 from joblens.model.jobs.job import Attempt, FileStamp, Job, Record, is_of_workflow
 from joblens.model.redaction.names import is_lasting_env
 from joblens.model.writes import JobStarted, ProvenanceSeen, Write
 from joblens.probes.host.machine_load import HostFacts
-from joblens.probes.provenance.program_files import Mark, are_unchanged, shell_of_workflows, starting_words
+from joblens.probes.provenance.program_files import (
+    CommandKind,
+    Mark,
+    are_unchanged,
+    shell_of_workflows,
+    starting_words,
+)
 
 if TYPE_CHECKING:
     from joblens.agent.provenance.parts import ProvenanceParts

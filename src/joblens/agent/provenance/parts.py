@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from joblens.agent.provenance.command_kind import CommandKind
 from joblens.model.jobs.details import CodeVersion, Program, Provenance
 from joblens.model.jobs.job import FileStamp, Job, is_of_workflow
 from joblens.model.redaction.names import is_lasting_env
@@ -16,6 +15,7 @@ from joblens.model.redaction.secrets import redact_address, redact_env
 from joblens.probes.host.machine_load import HostFacts, read_hardware, system_name
 from joblens.probes.proc.kernel_files import read_text
 from joblens.probes.provenance.program_files import (
+    CommandKind,
     Mark,
     as_text,
     is_python,

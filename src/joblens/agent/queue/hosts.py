@@ -31,17 +31,10 @@ class WorkerHosts:
         )
 
     def begin_samples(self) -> None:
-        self._context.sampler.add(_SLOTS, _SLOTS_EVERY_S)
+        self._context.sampler.add(_SLOTS, _SLOTS_EVERY_S, self._slots.take_samples)
 
     def end_samples(self) -> None:
         self._context.sampler.remove(_SLOTS)
-
-    def take_sample(self, name: str) -> None:
-        """On the sampler's thread."""
-        if name == _SLOTS:
-            self._slots.take_samples()
-        else:
-            self._sessions.take_sample(name)
 
     def start(self, held: ClaimedJob, share: Share) -> None:
         """Jobs in slots start with the next `flush`."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from joblens.agent.containers.job import start_removal
 from joblens.agent.containers.protocol import note_path, read_note
-from joblens.agent.measuring.job_processes import end_marked
+from joblens.agent.measuring.accounting import end_marked
 from joblens.agent.queue.store_client import AsyncStoreClient, StoreWatch
 from joblens.agent.recovery.settlement import standing_groups
 from joblens.agent.runtime.loop import Loop

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from joblens.agent.queue.claimed_jobs import ClaimedJob, WorkerPlan
-from joblens.agent.terminal.output import STDERR, STDOUT, tail_of
-from joblens.analysis.findings.codes import taken_up_again
-from joblens.analysis.findings.job import with_ending
+from joblens.agent.terminal.streams import STDERR, STDOUT, tail_of
+from joblens.analysis.findings.job import taken_up_again, with_ending
 from joblens.model.clusters.placement import PlaceEnding
 from joblens.model.delivery import Claim, RetryLost
 from joblens.model.jobs.job import Artifact, Attempt, Job, Outcome, Placement, Record, Status

@@ -190,10 +190,6 @@ class QueueWorker:
         claims.restart_idle_time(now_s)
         return self._may_leave()
 
-    def take_sample(self, name: str) -> None:
-        """On the sampler's thread."""
-        self._hosts.take_sample(name)
-
     def next_wake_s(self) -> float | None:
         if self._is_poll_asked:
             return 0.0

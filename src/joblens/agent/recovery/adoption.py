@@ -11,14 +11,12 @@ from msgspec.structs import replace
 
 from joblens.agent.instruments.table import DetailTaker, OtherProbes, Watched
 from joblens.agent.measuring.accounting import BY_WATCHING
-from joblens.agent.measuring.measurement import LimitWatch
-from joblens.agent.measuring.meter import COUNTERS, JobMeter
+from joblens.agent.measuring.meter import COUNTERS, JobMeter, LimitWatch
 from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.recovery.settlement import Circumstances, Seen, standing_groups
-from joblens.agent.runtime.ownership import is_running
-from joblens.agent.session.context import AgentContext, hold_of, watch_name
+from joblens.agent.session.context import AgentContext, hold_of, limits_key
 from joblens.agent.slots.after_kill import without_peak
-from joblens.agent.terminal.output import NOTHING_NEW, OutputFiles
+from joblens.agent.terminal.streams import NOTHING_NEW, OutputFiles
 from joblens.engine.life.job_life import (
     Command,
     EndCause,
@@ -34,6 +32,7 @@ from joblens.engine.life.job_life import (
     next_wake_s,
     on_event,
 )
+from joblens.files.processes import is_running
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import NOTHING_REAPED, EarlySignal, ExitUsage, Record
@@ -137,9 +136,9 @@ class AdoptedJob:
             else:
                 self._main_ended()
         if self.job.monitor:
-            context.sampler.add(self.job.uuid, self.job.interval_s)
+            context.sampler.add(self.job.uuid, self.job.interval_s, self.take_sample)
         if self._watch:
-            context.sampler.add(watch_name(self.job.uuid), self._watch.interval_s)
+            context.sampler.add(limits_key(self.job.uuid), self._watch.interval_s, self.watch_limits)
 
     @property
     def was_asked_to_stop(self) -> bool:
@@ -236,7 +235,7 @@ class AdoptedJob:
             os.waitpid(self._attempt.launcher_pid or 0, os.WNOHANG)
         context.loop.remove_timed(self)
         context.sampler.remove(uuid)
-        context.sampler.remove(watch_name(uuid))
+        context.sampler.remove(limits_key(uuid))
         self._details.tick(final=True)
         context.recorder.ask(
             lambda store: store.samples(uuid),

@@ -10,16 +10,17 @@ from typing import Any
 
 from msgspec import Struct
 
+from joblens.agent.cgroups.groups import sweep_groups
 from joblens.agent.containers.protocol import noted
 from joblens.agent.launcher.slot_ledger import LedgerJob, jobs_begun, left_outcomes, outcome_path, read_again
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.recovery.settlement import UNKNOWN, Circumstances, Seen, Settling, Tools, standing_groups
-from joblens.agent.recovery.stale_groups import sweep_groups
-from joblens.agent.runtime.ownership import is_gone, is_running, is_within_reach
+from joblens.agent.runtime.ownership import is_gone, is_within_reach
 from joblens.agent.runtime.payload import payload_path, payloads
 from joblens.agent.runtime.recorder import pending_ends
 from joblens.agent.slots.after_kill import left_ledgers, read_left, remove_settled, start_failure, unrecorded
 from joblens.agent.slots.marks import has_slots, sweep_slots
+from joblens.files.processes import is_running
 from joblens.model.errors import UnknownJob
 from joblens.model.jobs.job import Outcome, Owner, Record, Status
 from joblens.model.writes import JobEnded, Write

@@ -14,12 +14,11 @@ from msgspec.structs import replace
 
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.launcher.slot_ledger import LedgerJob, LeftOutcome, read_left_outcome
-from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant
-from joblens.agent.measuring.job_processes import end_marked
+from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant, end_marked
 from joblens.agent.measuring.meter import JobMeter
 from joblens.agent.measuring.outcome import Ending, outcome_of
 from joblens.agent.session.context import hold_of
-from joblens.agent.terminal.output import NOTHING_NEW, OutputFiles
+from joblens.agent.terminal.streams import NOTHING_NEW, OutputFiles
 from joblens.analysis.numbers.sample_buffer import RunningSummary
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import JoblensError, ProbeError

@@ -22,7 +22,7 @@ from joblens.agent.runtime.ownership import SupervisorLock, alone, waits_here
 from joblens.agent.runtime.payload import Payload, read_payload, remove_payload
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.session import JobSession
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import JoblensError, LaunchError, SupervisorError
 from joblens.model.jobs.job import Outcome, Record, Status
@@ -106,9 +106,6 @@ class Supervisor:
     @property
     def is_asked_to_end(self) -> bool:
         return self._is_asked_to_end
-
-    def hosted(self, uuid: str) -> Hosted | None:
-        return self._hosted.get(uuid)
 
     def next_wake_s(self) -> float | None:
         return self._next_look_s
@@ -221,7 +218,7 @@ class Supervisor:
             ended_at_us=self._context.clock.now_us(),
             duration_s=0.0,
             reason="cancelled",
-            error="someone asked for its end before it was started",
+            error="cancelled before it was started",
         )
         self._end_unstarted(record, cancelled)
 

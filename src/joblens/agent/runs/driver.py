@@ -7,7 +7,8 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from joblens.agent.attempts.preparation import AttemptMaker, PreparedAttempt, RunSetup
 from joblens.agent.clusters.tickets import QueueSide
@@ -17,8 +18,8 @@ from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.runs.facts import AddedJobs, JobsQuestion, News, RunFacts, RunInbox
 from joblens.agent.runs.hosts import RunHosts
 from joblens.agent.runs.in_flight import InFlightAttempts, RunStarts
+from joblens.agent.runs.signals import WAKEUP, RunSignals
 from joblens.agent.runs.view import RunView, ViewFeed
-from joblens.agent.runtime.loop import RunSignals
 from joblens.agent.runtime.output_folders import RunFolder
 from joblens.agent.session.context import AgentContext
 from joblens.engine.schedule.events import (
@@ -58,14 +59,23 @@ from joblens.model.runs.run import (
 )
 from joblens.model.runs.workflow_spec import WORKER_TRIGGERS
 
-_LOOK = "run:look"
 _SLOTS = "run:slots"
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 _DRAW_EVERY_S = 0.2
 _HEADROOM_SHARE = 0.1  # of the time offered, kept for ending what still runs, at most
 _SWITCH_S = (
     0.0005  # two threads pass jobs to each other; five milliseconds would be most of the pause between two
 )
+
+
+@contextmanager
+def _quick_switches() -> Iterator[None]:
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before_s)
 
 
 class RunDriver:
@@ -106,6 +116,7 @@ class RunDriver:
         )
         self._is_over = False
         self._next_draw_s = 0.0
+        self._next_poll_s = time.monotonic() + _POLL_EVERY_S
         self._deadline_s: float | None = None
         self.added_jobs = AddedJobs(setup.plan, context, self._maker.add_secrets, view.note)
         self.inbox = RunInbox(
@@ -133,21 +144,19 @@ class RunDriver:
         """Settles what an earlier driver left. -> what still runs; before the schedule is restored."""
         return self._hosts.adopt()
 
-    def run(self, running: Sequence[Record] = ()) -> RunStatus:
-        """`running`: what `adopt` told. Takes the process's signals for as long as this lasts."""
+    def run(self, signals: RunSignals, running: Sequence[Record] = ()) -> RunStatus:
+        """Drives the run to its end. `running`: jobs that `adopt` returned."""
         for record in running:
             assert record.job.run is not None
             link = record.job.run
             start = StartAttempt(link.index, link.attempt, record.job.requirements, record.job.gpu_devices)
             self._flights.add(start, record.job.uuid)
             self._uuids[link.index] = record.job.uuid
-        switch_s = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_S)
-        try:
-            with RunSignals(self._context.loop, self._handle_signal):
-                self._run_to_its_end()
-        finally:
-            sys.setswitchinterval(switch_s)
+        with (
+            _quick_switches() if signals.owns_process else nullcontext(),
+            signals.handled(self._context.loop, self._handle_signal),
+        ):
+            self._run_to_its_end()
         self._feed.flush()
         return self._status()
 
@@ -156,9 +165,9 @@ class RunDriver:
         try:
             self._tell_states()
             context.loop.add_timed(self)
-            context.sampler.add(_LOOK, _LOOK_EVERY_S)
             if self._plan.monitor.enabled and self._setup.monitor:
-                context.sampler.add(_SLOTS, self._plan.monitor.sample_interval_s)
+                interval_s = self._plan.monitor.sample_interval_s
+                context.sampler.add(_SLOTS, interval_s, self._hosts.take_samples)
             self._begin()
             context.loop.run_until(lambda: self._is_over and self._hosts.is_idle)
             self._hosts.settle()
@@ -185,7 +194,6 @@ class RunDriver:
     def _close(self) -> None:
         context = self._context
         context.loop.remove_timed(self)
-        context.sampler.remove(_LOOK)
         context.sampler.remove(_SLOTS)
         self._starts.close()
         self._datasets.close()
@@ -428,21 +436,13 @@ class RunDriver:
     def recorded(self, record: Record) -> None:
         self._feed.recorded(record)
 
-    def take_sample(self, name: str) -> None:
-        """On the sampler's thread, for everything that was added to the sampler."""
-        if name == _SLOTS:
-            self._hosts.take_samples()
-        elif name == _LOOK:
-            self._look()
-        else:
-            self._hosts.take_sample(name)
-
-    def _look(self) -> None:
+    def _poll(self) -> None:
+        """The store answers on the recorder's thread."""
         self._facts.poll(self.inbox.take_poll)
-        self._hosts.look()
+        self._hosts.poll_elsewhere()
         news = self._folder.look()
         if news:
-            self._context.loop.call(lambda: self._view.note(news))
+            self._view.note(news)
 
     # ---- time ----------------------------------------------------------------------------------------
 
@@ -451,6 +451,7 @@ class RunDriver:
             self._schedule.next_wake_s(),
             self._deadline_s,
             self._next_draw_s,
+            self._next_poll_s,
             self._starts.next_wake_s(),
             self._question.next_wake_s,
         ]
@@ -462,6 +463,9 @@ class RunDriver:
             self._deadline_s = None
             self._view.note("the time for the run is up")
             self.stop(StopMode.KILL, "time")
+        if now_s >= self._next_poll_s:
+            self._next_poll_s = now_s + _POLL_EVERY_S
+            self._poll()
         if now_s >= self._next_draw_s:
             self._next_draw_s = now_s + _DRAW_EVERY_S
             self._view.tick()
@@ -481,7 +485,7 @@ class RunDriver:
     # ---- signals -------------------------------------------------------------------------------------
 
     def _handle_signal(self, number: int) -> None:
-        if number == signal.SIGUSR1:
+        if number == WAKEUP:
             self._facts.fetch(self.inbox.take)  # someone has written something into the store
             return
         self.was_interrupted = True

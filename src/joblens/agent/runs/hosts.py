@@ -11,7 +11,7 @@ from joblens.agent.recovery.adoption import AdoptedJob
 from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.recovery.settlement import Circumstances, Seen
 from joblens.agent.runtime.ownership import alone
-from joblens.agent.session.context import AgentContext, watch_name
+from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.after_kill import end_unknown
 from joblens.agent.slots.loop import SlotPlan
 from joblens.engine.life.job_life import EndCause
@@ -101,10 +101,8 @@ class RunAdopted:
             self._reports.ended(record.job.uuid, record.outcome)
         self._reports.recorded(record)
 
-    # ---- on the sampler's thread -----------------------------------------------------------------------
-
-    def look(self) -> None:
-        """At those that another process looks after."""
+    def poll_elsewhere(self) -> None:
+        """Asks the store for jobs that another process owns."""
         elsewhere = list(self._elsewhere)
         if elsewhere:
             self._context.recorder.ask(
@@ -117,14 +115,6 @@ class RunAdopted:
         for record in records:
             if record.status.is_final and self._elsewhere.pop(record.job.uuid, None) is not None:
                 self._tell(record)
-
-    def take_sample(self, name: str) -> None:
-        uuid = name.removeprefix(watch_name(""))
-        adopted = self._adopted.get(uuid)
-        if adopted is not None and name == uuid:
-            adopted.take_sample()
-        elif adopted is not None:
-            adopted.watch_limits()
 
 
 def _find_all(uuids: Iterable[str], store: Store) -> list[Record]:
@@ -245,14 +235,9 @@ class RunHosts:
         if self._tickets is not None:
             self._tickets.wait()
 
-    # ---- on the sampler's thread -----------------------------------------------------------------------
-
     def take_samples(self) -> None:
+        """On the sampler's thread."""
         self._slots.take_samples()
 
-    def take_sample(self, name: str) -> None:
-        self._sessions.take_sample(name)
-        self._adopted.take_sample(name)
-
-    def look(self) -> None:
-        self._adopted.look()
+    def poll_elsewhere(self) -> None:
+        self._adopted.poll_elsewhere()

@@ -122,7 +122,7 @@ class ThreadedView:
         except Exception as error:  # noqa: BLE001
             if not self._has_failed:
                 self._has_failed = True
-                self._warn(f"the run goes on, but cannot be shown: {error}")
+                self._warn(f"the run continues, but cannot be shown: {error}")
 
     def _show(self) -> None:
         while not self._is_closing:

@@ -1,16 +1,18 @@
-"""Event loop: descriptors, timers, calls from other threads, and the signals of a process that drives a
-run.
-"""
+"""Event loop and sampler: descriptors, timers and calls on one thread, samples of all jobs on another."""
 
 import os
 import select
-import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from types import FrameType
-from typing import Any, Protocol
+from contextlib import suppress
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from joblens.ports.clock import Clock
+
 
 _LONGEST_WAIT_MS = 3_600_000.0  # poll takes no more than a signed 32-bit number of them
 
@@ -103,46 +105,121 @@ class Loop:
             self._calls.popleft()()
 
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+MIN_INTERVAL_S = 0.05
+# A job that is due within this part of its interval is sampled together with one that is due now: waking up
+# costs as much as a sample. Its schedule stays as it is.
+_EARLY_PART = 20
+_LONGEST_INTERVAL_S = 86400.0  # far more than anyone waits for, and a number every clock can add
 
 
-def heed_no_nudge() -> Any:
-    """Before a run's lock is taken: who holds it is sent SIGUSR1, also before it listens and when it does not
-    listen any more, and that would end it. Nothing is missed, it looks every second. -> what to restore"""
-    if threading.current_thread() is not threading.main_thread():
-        return None  # signals are somebody else's there
-    return signal.signal(signal.SIGUSR1, _do_nothing)  # to ignore it would be handed down to jobs
+class Sampler:
+    """Calls what was added at start + k * interval. A late call happens once and the schedule stays: missed
+    calls are skipped, never made up for in a burst. Nothing that is added may block: all jobs wait for it."""
+
+    def __init__(self, clock: "Clock", warn: Callable[[str], None]) -> None:
+        self._calls: dict[str, Callable[[], object]] = {}
+        self._clock = clock
+        self._warn = warn
+        self._warned_about: set[str] = set()
+        self._due: list[tuple[int, str, int]] = []  # (mono ns, key, interval ns)
+        self._ready: list[str] = []  # due in this round, not taken yet
+        self._taking: str | None = None
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def add(self, key: str, interval_s: float, call: Callable[[], object]) -> None:
+        """Calls it on the sampler's thread until the key is removed."""
+        interval_ns = _in_ns(interval_s)
+        with self._changed:
+            self._calls[key] = call
+            heappush(self._due, (self._clock.mono_ns() + interval_ns, key, interval_ns))
+            if self._thread is None:
+                self._start_thread()
+            self._changed.notify_all()
+
+    def _start_thread(self) -> None:
+        """Without it the job runs all the same; its totals are read at its end."""
+        thread = threading.Thread(target=self._run, name="joblens-sampler", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # no more threads can be started
+            self._warn(f"no samples are taken and no limits watched: {error}")
+        else:
+            self._thread = thread
+
+    def change(self, key: str, interval_s: float) -> None:
+        """Changes the interval, from now on. Does nothing once the key was removed."""
+        interval_ns = _in_ns(interval_s)
+        with self._changed:
+            due_ns = self._clock.mono_ns() + interval_ns
+            self._due = [entry if entry[1] != key else (due_ns, key, interval_ns) for entry in self._due]
+            heapify(self._due)
+            self._changed.notify_all()
+
+    def remove(self, key: str) -> None:
+        """When this returns, no call for the key is under way and none will begin."""
+        with self._changed:
+            self._calls.pop(key, None)
+            self._due = [entry for entry in self._due if entry[1] != key]
+            heapify(self._due)
+            self._ready = [ready for ready in self._ready if ready != key]
+            self._warned_about.discard(key)
+            while self._taking == key and threading.current_thread() is not self._thread:
+                self._changed.wait()
+
+    def close(self) -> None:
+        """No call is under way when this returns."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while self._wait_for_round():
+            while (call := self._next_ready()) is not None:
+                self._call_safely(*call)
+
+    def _call_safely(self, key: str, call: Callable[[], object]) -> None:
+        """One job that cannot be sampled must not keep the others from being sampled."""
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - reported below, once per key
+            if key not in self._warned_about:
+                self._warned_about.add(key)
+                with suppress(OSError, ValueError):  # standard error may be closed
+                    self._warn(f"a sample of {key} was not taken: {type(error).__name__}: {error}")
+
+    def _wait_for_round(self) -> bool:
+        with self._changed:
+            while not self._closed and (wait_s := self._wait_s()) != 0:
+                self._changed.wait(wait_s)
+            self._ready = self._pop_due()
+            return not self._closed
+
+    def _next_ready(self) -> tuple[str, Callable[[], object]] | None:
+        """Returns the next call; the one before is done."""
+        with self._changed:
+            self._taking = self._ready.pop(0) if self._ready and not self._closed else None
+            self._changed.notify_all()
+            return None if self._taking is None else (self._taking, self._calls[self._taking])
+
+    def _wait_s(self) -> float | None:
+        if not self._due:
+            return None
+        return max(0.0, (self._due[0][0] - self._clock.mono_ns()) / 1e9)
+
+    def _pop_due(self) -> list[str]:
+        now_ns = self._clock.mono_ns()
+        ready: list[str] = []
+        while self._due and self._due[0][0] <= now_ns + (self._due[0][2] // _EARLY_PART if ready else 0):
+            due_ns, key, interval_ns = heappop(self._due)
+            ready.append(key)
+            missed = max(0, (now_ns - due_ns) // interval_ns)
+            heappush(self._due, (due_ns + (missed + 1) * interval_ns, key, interval_ns))
+        return ready
 
 
-def _do_nothing(_number: int, _frame: FrameType | None) -> None:
-    pass
-
-
-def heed_as_before(handler: Any) -> None:
-    if handler is not None:
-        signal.signal(signal.SIGUSR1, handler)
-
-
-class RunSignals:
-    """Taken as long as this is entered. What is ignored already stays so: nohup, or a script that started us
-    with '&', wants that."""
-
-    def __init__(self, loop: Loop, handle: Callable[[int], None]) -> None:
-        self._loop = loop
-        self._handle = handle
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        for number in _ENDING:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._on_signal)
-        self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._on_signal)
-        self._wakeup_before = signal.set_wakeup_fd(self._loop.wake_fd, warn_on_full_buffer=False)
-
-    def __exit__(self, *_: object) -> None:
-        signal.set_wakeup_fd(self._wakeup_before)
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._loop.call(lambda: self._handle(number))
+def _in_ns(interval_s: float) -> int:
+    return int(min(max(interval_s, MIN_INTERVAL_S), _LONGEST_INTERVAL_S) * 1e9)

@@ -11,10 +11,9 @@ import time
 from collections.abc import Iterator
 
 from joblens.files.private import open_with_folder
-from joblens.model.errors import ProbeError
+from joblens.files.processes import is_running, process_start_ticks
 from joblens.model.jobs.job import Job, Owner
 from joblens.probes.host.machine_load import HostFacts
-from joblens.probes.proc.kernel_files import parse_stat, process_start_ticks
 
 
 def this_process(host: HostFacts) -> Owner:
@@ -25,19 +24,6 @@ def this_process(host: HostFacts) -> Owner:
         boot_id=host.boot_id,
         pid_namespace=pid_namespace(),
     )
-
-
-def is_running(pid: int | None, start_ticks: int | None) -> bool:
-    """The very process, not another one that got its number. One that has ended but that nobody has waited
-    for yet does nothing any more."""
-    if pid is None or start_ticks is None:
-        return False
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            stat = parse_stat(file.read())
-    except (OSError, ValueError, ProbeError):
-        return False
-    return stat.is_alive and stat.start_ticks == start_ticks
 
 
 def is_here(owner: Owner, host: HostFacts) -> bool:
@@ -76,6 +62,8 @@ _FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length, pid
 _POLL_S = 0.01
 _INHERITED = "_JOBLENS_LOCK_DESCRIPTOR"
 _held: set[str] = set()  # by this process: the kernel does not tell a process of its own locks
+_unsignalled: set[str] = set()  # of these, locks of runs inside a host program
+_NO_SIGNALS = b"no signals\n"
 
 
 class SupervisorLock:
@@ -184,9 +172,31 @@ class RunLock(SupervisorLock):
     def __init__(self, spool_dir: str, run_uuid: str) -> None:
         super().__init__(spool_dir, f"run-{run_uuid}")
 
+    def refuse_signals(self) -> None:
+        """Marks the lock of this process: it drives the run inside a host program, whose signals are not
+        joblens' to use."""
+        assert self._descriptor is not None
+        os.pwrite(self._descriptor, _NO_SIGNALS, 0)
+        _unsignalled.add(self._path)
+
+    def signal_holder(self, number: int) -> bool:
+        if self._refuses_signals():
+            return self.holder() is not None
+        return super().signal_holder(number)
+
+    def _refuses_signals(self) -> bool:
+        if self._path in _held:  # not to be opened: closing it would release the lock
+            return self._path in _unsignalled
+        try:
+            with open(self._path, "rb") as file:
+                return file.read(len(_NO_SIGNALS)) == _NO_SIGNALS
+        except OSError:
+            return False
+
     def release(self) -> None:
         """Nobody asks for it any more; whoever drives the run again makes it anew."""
         if self._descriptor is not None:
+            _unsignalled.discard(self._path)
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
         super().release()

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.files.private import read_own, write_own
+from joblens.files.atomic import write_durably
+from joblens.files.private import read_own
 
 _SUFFIX = ".job"
 
@@ -41,7 +42,7 @@ def payloads(spool_dir: str) -> list[str]:
 def write_payload(spool_dir: str, uuid: str, payload: Payload) -> None:
     """On disk for good before it returns: the job is queued next, and may be started after a reboot."""
     # Names and values may hold bytes that are no text; they travel as escapes.
-    write_own(payload_path(spool_dir, uuid), msgspec.json.encode(_escaped(payload)))
+    write_durably(payload_path(spool_dir, uuid), msgspec.json.encode(_escaped(payload)))
 
 
 def read_payload(spool_dir: str, uuid: str) -> Payload | None:

@@ -2,13 +2,15 @@
 yet to get.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -20,16 +22,20 @@ from joblens.model.errors import JoblensError, StoreError
 from joblens.model.jobs.job import Owner, Record, Status
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import (
-    CancelAsked,
     DetailsTaken,
     JobEnded,
     JobQueued,
     JobStarted,
     SamplesTaken,
-    Write,
 )
-from joblens.ports.store import Sink, Store
-from joblens.probes.host.machine_load import HostFacts
+
+if TYPE_CHECKING:
+    from joblens.model.writes import (
+        CancelAsked,
+        Write,
+    )
+    from joblens.ports.store import Sink, Store
+    from joblens.probes.host.machine_load import HostFacts
 
 _SUFFIX = ".ends"
 
@@ -130,9 +136,12 @@ class Recorder:
         warn: Callable[[str], None] = print,
         pending: PendingEnds | None = None,
         write_filter: WriteFilter | None = None,
+        *,
+        closes_store: bool = True,
     ) -> None:
         """`pending`: tells the next process which ends the sinks did not get. `write_filter`: returns what is
         written now of these; it is also called without any, to write what it held back."""
+        self._closes_store = closes_store
         self.store = store
         self._sinks = tuple(sinks)
         self._pending = pending
@@ -224,13 +233,14 @@ class Recorder:
         then: Callable[[Mapping[str, CancelAsked]], None],
         call: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        """`then` gets the requests that `joblens cancel` leaves in the store, through `call` (of a loop) if
-        given. Called again with the same bound method before its answer is there, it does nothing."""
+        """Passes the requests that `joblens cancel` left in the store to `then`; with `call` (of a loop) only
+        where there are some: waking a loop costs more than asking. Called again with the same bound method
+        before its answer is there, it does nothing."""
 
         def pass_on(asked: Mapping[str, CancelAsked]) -> None:
             if call is None:
                 then(asked)
-            else:
+            elif asked:
                 call(partial(then, asked))
 
         self.ask(lambda store: store.cancel_requests(), pass_on, name=then)
@@ -238,7 +248,7 @@ class Recorder:
     def record(self, uuid: str, writes: Sequence[Write], then: Callable[[int | None], None]) -> None:
         """Puts them. `then` gets the job's number once they are safe; None: they wait in a journal."""
         self.put(writes)
-        self.ask(lambda store: store.find(uuid).number, then, lambda _error: then(None))
+        self.ask(lambda store: store.number_of(uuid), then, lambda _error: then(None))
 
     def _ask(
         self,
@@ -276,7 +286,8 @@ class Recorder:
             sink.close()
         if self._pending is not None:
             self._pending.close()
-        self.store.close()
+        if self._closes_store:
+            self.store.close()
 
     def _run(self) -> None:
         while True:

@@ -13,18 +13,17 @@ from joblens.agent.instruments.table import Instruments
 from joblens.agent.launcher.launch import LauncherProcess
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.provenance.collector import ProvenanceCollector
-from joblens.agent.runtime.loop import Loop
+from joblens.agent.runtime.loop import Loop, Sampler
 from joblens.agent.runtime.recorder import Recorder
-from joblens.agent.runtime.sampler import Sampler
 from joblens.model.jobs.job import Job, Owner, Record
 from joblens.model.redaction.secrets import NO_SECRETS, SecretValues
-from joblens.ports.clock import Clock
 from joblens.probes.host.machine_load import HostFacts
 
 if TYPE_CHECKING:
     from joblens.agent.containers.job import ContainerHold
     from joblens.agent.nodes.job import MultiNodeJob
     from joblens.agent.nodes.jobs import MultiNodeJobs
+    from joblens.ports.clock import Clock
 
 
 def hold_of(job: Job, spool_dir: str) -> "ContainerHold | None":
@@ -45,7 +44,7 @@ class AgentContext(Struct, frozen=True):
     recorder: Recorder
     sampler: Sampler
     accountant: Accountant
-    clock: Clock
+    clock: "Clock"
     loop: Loop
     owner: Owner
     host: HostFacts
@@ -100,6 +99,6 @@ class PreparedLauncher(Struct, frozen=True):
     groups: JobGroups | None
 
 
-def watch_name(uuid: str) -> str:
-    """What the sampler knows the looks at a job's limits by."""
-    return f"watch:{uuid}"
+def limits_key(uuid: str) -> str:
+    """Key of the sampler for checks of a job's limits."""
+    return f"{uuid} (limits)"

@@ -33,9 +33,6 @@ class SessionPool:
         self._next_look_s = time.monotonic() + _CANCEL_POLL_S
         self._is_closing = False
 
-    def session(self, uuid: str) -> JobSession | None:
-        return self._sessions.get(uuid)
-
     def run(self, starters: Iterable[StartSession]) -> Iterator[Record]:
         """Closing the generator, or an exception in whoever uses it, ends the jobs and records that."""
         thread = threading.Thread(target=self._drive, name="joblens-sessions", daemon=True)

@@ -11,13 +11,19 @@ from msgspec.structs import replace
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.instruments.table import Watched
 from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan, exit_usage_of
-from joblens.agent.measuring.accounting import PROCESS_TREE, Limits, limit
-from joblens.agent.measuring.job_processes import STEP_END_S, JobProcesses, are_step_launchers, end_marked
-from joblens.agent.measuring.measurement import CALM_S, CLOSE_S, LimitWatch, Measurement
-from joblens.agent.measuring.meter import JobMeter
+from joblens.agent.measuring.accounting import (
+    PROCESS_TREE,
+    STEP_END_S,
+    JobProcesses,
+    Limits,
+    are_step_launchers,
+    end_marked,
+    limit,
+)
+from joblens.agent.measuring.meter import CALM_S, CLOSE_S, JobMeter, LimitWatch, Measurement
 from joblens.agent.measuring.outcome import Ending, not_started, outcome_of
-from joblens.agent.session.context import AgentContext, PreparedLauncher, hold_of, watch_name
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.session.context import AgentContext, PreparedLauncher, hold_of, limits_key
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.engine.life.job_life import (
     Command,
     Emptied,
@@ -36,12 +42,12 @@ from joblens.engine.life.job_life import (
     next_wake_s,
     on_event,
 )
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import JoblensError, LauncherLost, LaunchError
 from joblens.model.jobs.job import NOTHING_REAPED, Attempt, Job, Outcome, Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, Write
-from joblens.probes.host.machine_load import process_start_ticks
-from joblens.probes.proc.hardware_presence import count_gpus
+from joblens.probes.proc.kernel_files import count_gpus
 
 _SETTLE_S = 0.1  # only a process that is there this long after the main one's end is a leftover
 
@@ -60,10 +66,10 @@ class JobSession:
         on_outcome: Callable[["JobSession"], None] | None = None,
         on_end: Callable[["JobSession"], None] | None = None,
         drain: Callable[[], None] | None = None,
-        place: PreparedLauncher | None = None,
+        prepared: PreparedLauncher | None = None,
     ) -> None:
-        """`on_outcome` hears how it ended before that is recorded, `on_end` when everything is done. `place`:
-        where a launcher stands by already."""
+        """`on_outcome` is called before the outcome is recorded, `on_end` when everything is done.
+        `prepared`: a launcher that already waits for a job."""
         self.job = job
         self.record = Record(status=Status.QUEUED, job=job)
         self._plan = plan
@@ -72,7 +78,7 @@ class JobSession:
         self._on_sample = on_sample
         self._on_outcome = on_outcome
         self._on_end = on_end
-        self._place = place
+        self._prepared = prepared
         self._is_pumped = drain is not None  # whoever pumps the output also bounds it
         self._drain = drain  # brings home what the job has printed and nobody has read yet
         early = job.early_signal
@@ -183,8 +189,8 @@ class JobSession:
     def _get_launcher(self) -> LauncherProcess:
         """First of all: should this process be killed from here on, it takes the groups away."""
         accountant, processes = self._context.accountant, self._processes
-        if self._place is not None:
-            self._launcher, processes.groups = self._place.launcher, self._place.groups
+        if self._prepared is not None:
+            self._launcher, processes.groups = self._prepared.launcher, self._prepared.groups
             self._launcher.give(self._plan)
             return self._launcher
         self._context.instruments.get_ready(self.job)
@@ -251,12 +257,12 @@ class JobSession:
         if self._context.provenance is not None:
             self._context.provenance.follow(self.job.uuid, attempt)
         if self.job.monitor:
-            self._context.sampler.add(self.job.uuid, self.job.interval_s)
+            self._context.sampler.add(self.job.uuid, self.job.interval_s, self.take_sample)
         waits_for_container = self._container is not None and self.job.monitor
         self._watch = LimitWatch(self._limits.watched_memory_bytes, self._limits.watched_pids)
         if self._watch or waits_for_container:
             self._is_watched = True
-            self._context.sampler.add(watch_name(self.job.uuid), CALM_S)
+            self._context.sampler.add(limits_key(self.job.uuid), CALM_S, self.watch_limits)
 
     def _could_not_start(self, error: JoblensError) -> None:
         self.error = error
@@ -273,7 +279,7 @@ class JobSession:
     def _let_go(self) -> None:
         """Of everything the start has got hold of so far."""
         self._context.sampler.remove(self.job.uuid)
-        self._context.sampler.remove(watch_name(self.job.uuid))
+        self._context.sampler.remove(limits_key(self.job.uuid))
         self._context.loop.remove_timed(self)
         self._processes.kill()
         if self._launcher is not None:
@@ -320,7 +326,7 @@ class JobSession:
         assert self._measurement is not None
         if self._container is not None:
             if self._container.has_started:
-                self._context.sampler.remove(watch_name(self.job.uuid))
+                self._context.sampler.remove(limits_key(self.job.uuid))
                 self.take_sample()
             return
         sample = self._measurement.look(self._reaped)
@@ -330,7 +336,7 @@ class JobSession:
         if cause is not None:
             self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
         elif self._watch.interval_s != before_s:
-            self._context.sampler.change(watch_name(self.job.uuid), self._watch.interval_s)
+            self._context.sampler.change(limits_key(self.job.uuid), self._watch.interval_s)
 
     def _over_elsewhere(self, cause: EndCause) -> None:
         self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))  # on another node
@@ -339,7 +345,7 @@ class JobSession:
         """From now on there is a process that nobody here can wait for."""
         if not self._is_watched:
             self._is_watched = True
-            self._context.sampler.add(watch_name(self.job.uuid), CLOSE_S)
+            self._context.sampler.add(limits_key(self.job.uuid), CLOSE_S, self.watch_limits)
 
     def next_wake_s(self) -> float | None:
         times = [due for due in (next_wake_s(self._life), self._settle_until_s) if due is not None]
@@ -419,7 +425,7 @@ class JobSession:
         assert self._measurement is not None
         assert self._launcher is not None
         self._context.sampler.remove(self.job.uuid)
-        self._context.sampler.remove(watch_name(self.job.uuid))
+        self._context.sampler.remove(limits_key(self.job.uuid))
         self._context.loop.unwatch(self._launcher.socket)
         self._context.loop.remove_timed(self)
         if self._container is not None:

@@ -18,11 +18,11 @@ from joblens.agent.measuring.accounting import PROCESS_TREE
 from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.marks import SlotMark, remove_mark, write_mark
 from joblens.files.private import make_private_folder
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import AccountingUnavailable, LauncherLost, LaunchError
 from joblens.model.jobs.job import Accounting
 from joblens.model.values.ids import new_uuid
 from joblens.probes.cgroup.probe import CgroupProbe
-from joblens.probes.host.machine_load import process_start_ticks
 from joblens.probes.network.cgroup_network import FIELDS, NO_GROUP, CgroupNetworkProbe, v2_group
 from joblens.probes.proc.process_tree import ProcessTreeProbe
 

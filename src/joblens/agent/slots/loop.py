@@ -60,7 +60,7 @@ class SlotListener(Protocol):
         """They are in the store for good. Told instead of being put into `ended`."""
         ...
 
-    def told_all(self) -> None:
+    def notify(self) -> None:
         """Nothing more is told for a while: the moment to pass it on."""
         ...
 
@@ -207,7 +207,7 @@ class SlotLoop:
 
     def _take_answers(self, wait_s: float) -> None:
         if self._listener is not None:
-            self._listener.told_all()
+            self._listener.notify()
         if self._slots and all(slot.jobs_ahead >= _ENOUGH_AHEAD for slot in self._slots.values()):
             time.sleep(_GATHER_S)
         ready = self._poll.poll(wait_s * 1000)

@@ -9,16 +9,15 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
-from joblens.agent.cgroups.groups import JobGroups
+from joblens.agent.cgroups.groups import SLOT_SUFFIX, JobGroups
 from joblens.agent.launcher.slot_ledger import ledger_owner, ledgers
-from joblens.agent.runtime.ownership import is_gone, is_running
+from joblens.agent.runtime.ownership import is_gone
 from joblens.files.private import create_with
+from joblens.files.processes import is_running
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Owner, Record
 from joblens.probes.host.machine_load import HostFacts
 from joblens.probes.proc.process_tree import ProcessTreeProbe
-
-_SUFFIX = ".slot"
 
 
 class SlotMark(Struct, frozen=True):
@@ -33,7 +32,7 @@ class SlotMark(Struct, frozen=True):
 
 def write_mark(spool_dir: str, name: str, mark: SlotMark) -> None:
     """A slot works without, should there be no place for it. Never leaves half a mark, also when killed."""
-    path, text = os.path.join(spool_dir, name + _SUFFIX), msgspec.json.encode(mark)
+    path, text = os.path.join(spool_dir, name + SLOT_SUFFIX), msgspec.json.encode(mark)
     with contextlib.suppress(OSError):
         try:
             file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
@@ -47,11 +46,7 @@ def write_mark(spool_dir: str, name: str, mark: SlotMark) -> None:
 
 def remove_mark(spool_dir: str, name: str) -> None:
     with contextlib.suppress(OSError):
-        os.unlink(os.path.join(spool_dir, name + _SUFFIX))
-
-
-def has_mark(spool_dir: str, uuid: str) -> bool:
-    return os.path.exists(os.path.join(spool_dir, f"slot-{uuid}{_SUFFIX}"))
+        os.unlink(os.path.join(spool_dir, name + SLOT_SUFFIX))
 
 
 def has_slots(spool_dir: str) -> bool:
@@ -94,7 +89,7 @@ def end_slot(mark: SlotMark) -> None:
 
 def read_mark(spool_dir: str, name: str) -> SlotMark | None:
     try:
-        with open(os.path.join(spool_dir, name + _SUFFIX), "rb") as file:
+        with open(os.path.join(spool_dir, name + SLOT_SUFFIX), "rb") as file:
             return msgspec.json.decode(file.read(), type=SlotMark)
     except (OSError, msgspec.MsgspecError):
         return None
@@ -103,7 +98,9 @@ def read_mark(spool_dir: str, name: str) -> SlotMark | None:
 def slot_marks(spool_dir: str) -> dict[str, SlotMark]:
     """By the names of their slots."""
     try:
-        names = [name.removesuffix(_SUFFIX) for name in os.listdir(spool_dir) if name.endswith(_SUFFIX)]
+        names = [
+            name.removesuffix(SLOT_SUFFIX) for name in os.listdir(spool_dir) if name.endswith(SLOT_SUFFIX)
+        ]
     except OSError:
         return {}
     found = {name: read_mark(spool_dir, name) for name in names}

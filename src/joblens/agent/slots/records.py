@@ -16,7 +16,7 @@ from joblens.agent.measuring.outcome import (
     with_profile,
 )
 from joblens.agent.slots.slot import Finished, SlotJob
-from joblens.agent.terminal.output import STDERR, STDOUT, tail_of
+from joblens.agent.terminal.streams import STDERR, STDOUT, tail_of
 from joblens.engine.life.job_life import EndCause
 from joblens.model.jobs.job import Attempt, Outcome, Record, Status, Usage
 from joblens.model.redaction.secrets import NO_SECRETS, SecretValues

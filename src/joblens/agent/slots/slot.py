@@ -21,13 +21,13 @@ from msgspec import Struct
 
 from joblens.agent.launcher.launch import exit_usage_of
 from joblens.agent.launcher.slot_ledger import SentJob, SlotLedger
-from joblens.agent.measuring.job_processes import end_marked
+from joblens.agent.measuring.accounting import end_marked
 from joblens.agent.measuring.outcome import Origins
 from joblens.agent.measuring.readings import NOBODY_LOOKED, SlotNumbers, never_back
 from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.groups import NO_PACKETS, Order, SlotHome
 from joblens.agent.slots.instruments import UNSEEN, SlotInstruments
-from joblens.agent.terminal.output import STDERR, STDOUT, CappedFile
+from joblens.agent.terminal.streams import STDERR, STDOUT, CappedFile
 from joblens.analysis.numbers.rates import NO_GRID_FACTOR
 from joblens.analysis.numbers.sample_buffer import RunningSummary
 from joblens.engine.life.job_life import EndCause

@@ -7,7 +7,6 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.numbers.profile import rates_over
 from joblens.analysis.numbers.rates import (
     LEAST_THROTTLED_S,
@@ -19,9 +18,7 @@ from joblens.analysis.numbers.rates import (
     node_count,
     peak_of,
 )
-from joblens.analysis.sizing.amounts import memory_for
-from joblens.analysis.sizing.observations import cpus_option, memory_option, more_memory_option
-from joblens.model.jobs.job import BY_AFFINITY, Finding, Outcome, Record, Severity, Status, Usage
+from joblens.model.jobs.job import BY_AFFINITY, Code, Finding, Outcome, Record, Severity, Status, Usage
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import MIB, format_bytes, format_duration
 
@@ -44,35 +41,35 @@ def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]
     cpus = record.job.requirements.cpus
     if is_throttled(outcome):
         throttled = _share(usage.cpu_throttled_usec, outcome) or 0.0
-        text = f"it was held back by its CPU limit for {_spent(usage.cpu_throttled_usec, throttled)}"
+        text = f"throttled by its CPU limit for {_spent(usage.cpu_throttled_usec, throttled)}"
         yield Finding(Code.CPU_THROTTLED, Severity.WARNING, text, _more_cpus(cpus or 1, usage))
     pressure = _share(usage.cpu_pressure_usec, outcome)
     if pressure is not None and pressure >= _CPU_PRESSURE and not is_throttled(outcome):
-        text = f"it waited for a free core for {_spent(usage.cpu_pressure_usec, pressure)}"
+        text = f"waited {_spent(usage.cpu_pressure_usec, pressure)} for a free core"
         whose, advice = _who_took_the_cores(record, outcome, samples)
         yield Finding(Code.CPU_PRESSURE, Severity.WARNING, text + whose, advice)
     pressure = _share(usage.io_pressure_usec, outcome)
     if pressure is not None and pressure >= _IO_PRESSURE:
-        text = f"it was I/O bound: it waited for the disk for {_spent(usage.io_pressure_usec, pressure)}"
-        advice = "put its files on faster storage, or read and write less, in larger pieces"
+        text = f"I/O bound: waited {_spent(usage.io_pressure_usec, pressure)} for the disk"
+        advice = "use faster storage, or read and write less, in larger blocks"
         yield Finding(Code.IO_PRESSURE, Severity.WARNING, text, advice)
     pressure = _share(usage.memory_pressure_usec, outcome)
     if pressure is not None and pressure >= _MEMORY_PRESSURE:
-        text = f"it waited for memory to be freed for {_spent(usage.memory_pressure_usec, pressure)}"
+        text = f"waited {_spent(usage.memory_pressure_usec, pressure)} for memory to be freed"
         yield Finding(Code.MEMORY_PRESSURE, Severity.WARNING, text, _more_memory(record))
     yield from _paging(record, outcome, samples)
 
 
 def _who_took_the_cores(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> tuple[str, str]:
-    """-> (what to add to the text, advice). The job is in its own way when its threads fill its CPUs. With a
-    core for each thread it cannot be, and where it got little of a machine that was full, others were."""
+    """Returns (addition to the text, advice). A job competes with itself when its threads fill its CPUs;
+    others took the cores when each of its threads had one, or when it got little of a full machine."""
     there, threads = _cpus_it_had(record), outcome.usage.threads_peak
     used = (outcome.usage.cpu_total_usec or 0) / 1_000_000 / outcome.duration_s
     if there is not None:
         has_core_for_each = threads is not None and threads <= there
         if has_core_for_each or (used < _FEW_OF_ITS_CPUS * there and _machine_was_full(samples)):
-            whose = ", which other programs on the machine used"
-            return whose, "run fewer jobs at once on this machine, or run it where nothing else does"
+            whose = "; other programs were using the cores"
+            return whose, "run fewer jobs at once on this machine, or use another machine"
         if used < _MOST_OF_ITS_CPUS * there:
             return "", "run fewer jobs at once on this machine, or start fewer threads or processes"
     return "", "start fewer threads or processes, or run fewer jobs at once on this machine"
@@ -98,7 +95,7 @@ def sizing_findings(record: Record, outcome: Outcome, samples: Sequence[Sample])
     if outcome.usage.pids_limit_events and outcome.reason != "limit":
         limit = record.job.requirements.pids
         times = outcome.usage.pids_limit_events
-        text = f"it could not start a process {times} times: its pids limit was reached"
+        text = f"could not start a process {times} times: its pids limit was reached"
         yield Finding(Code.PIDS_LIMIT, Severity.PROBLEM, text, f"--pids {2 * limit}" if limit else "")
     if outcome.duration_s >= _MIN_DURATION_S and outcome.usage.cpu_total_usec is not None:
         yield from _cpu_size(record, outcome, samples, outcome.usage.cpu_total_usec)
@@ -107,12 +104,12 @@ def sizing_findings(record: Record, outcome: Outcome, samples: Sequence[Sample])
 def _paging(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
     swapped = max((sample.memory_swap_bytes or 0 for sample in samples), default=0)
     if swapped >= MIB:
-        text = f"up to {format_bytes(swapped)} of its memory were swapped out, which is slow to come back"
+        text = f"up to {format_bytes(swapped)} of its memory was swapped out, which is slow to read back"
         yield Finding(Code.SWAPPED, Severity.WARNING, text, _more_memory(record))
     faults = outcome.usage.faults_major or 0
     if faults >= 1000 and faults / max(outcome.duration_s, 1.0) >= 100:
-        text = f"{faults:,} times it had to wait for a page to be read from disk"
-        advice = "more memory keeps mapped files in the cache; copy them to a faster disk"
+        text = f"waited {faults:,} times for a page to be read from disk"
+        advice = "give it more memory to keep mapped files in the cache, or copy them to a faster disk"
         yield Finding(Code.MAJOR_FAULTS, Severity.INFO, text, advice)
 
 
@@ -127,17 +124,21 @@ def _limits_not_held(record: Record) -> Iterator[Finding]:
     loose = [name for name, limit in limits.items() if limit is not None and name not in held]
     if loose:
         options = ", ".join(f"--{name}" for name in loose)
-        text = f"this machine could not hold it to {options}"
-        yield Finding(Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor shows what helps")
+        text = f"this machine could not enforce {options}"
+        yield Finding(
+            Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor shows how to enable it"
+        )
     elif cpus is not None and cpus % 1 and held["cpus"].startswith(BY_AFFINITY):
         whole = math.ceil(cpus)
         only = f"{whole} whole CPU{'' if whole == 1 else 's'}"
-        text = f"this machine could not hold it to --cpus {cpus:g}, only to {only}"
-        yield Finding(Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor shows what helps")
+        text = f"this machine could not enforce --cpus {cpus:g}, only {only}"
+        yield Finding(
+            Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor shows how to enable it"
+        )
 
 
 def _more_than_there_is(record: Record) -> Iterator[Finding]:
-    """Such a limit holds nothing back, and elsewhere such a job would wait for ever."""
+    """Such a limit has no effect, and on a cluster the job would wait indefinitely."""
     if record.attempt is None:
         return
     asked, there = record.job.requirements, record.attempt
@@ -151,29 +152,32 @@ def _more_than_there_is(record: Record) -> Iterator[Finding]:
         gpus = "1 GPU" if asked.gpus == 1 else f"{asked.gpus} GPUs"
         parts.append(f"{gpus} (it has {there.gpu_count or 'none'})")
     if parts:
-        text = f"it asked for more than this machine has: {', '.join(parts)}"
-        advice = "ask for less, or run it on a larger machine"
+        text = f"requested more than this machine has: {', '.join(parts)}"
+        advice = "request less, or use a larger machine"
         yield Finding(Code.MORE_THAN_THERE_IS, Severity.WARNING, text, advice)
 
 
 def _memory_size(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
     asked = record.job.requirements.memory_bytes
-    # A container, or a job that was found running, has a limit that nobody asked joblens for.
+    # A container, or a process that joblens attached to, has a limit that joblens did not set.
     limit = asked if asked is not None else _limit_in_force(samples)
     peak = outcome.usage.memory_peak_bytes
     if not limit or peak is None or is_out_of_memory(outcome):
         return
+    from joblens.analysis.sizing.amounts import memory_for
+    from joblens.analysis.sizing.observations import memory_option
+
     share = 100 * peak / limit
     if share >= 90:
         used = f"{format_bytes(peak)} of memory, {share:.0f} % of the {format_bytes(limit)}"
-        text = f"it used up to {used} it {'may use' if asked is None else 'asked for'}"
+        text = f"used up to {used} it {'may use' if asked is None else 'requested'}"
         yield Finding(Code.MEMORY_NEAR_LIMIT, Severity.WARNING, text, memory_option(peak))
         return
     if asked is None:
         return
     is_certain = "memory_peak_bytes" not in outcome.usage.lower_bounds
     if is_certain and _is_complete(outcome) and share <= 50 and asked - memory_for(peak) >= _MIN_MEMORY_SAVED:
-        text = f"it asked for {format_bytes(asked)} of memory and never used more than {format_bytes(peak)}"
+        text = f"requested {format_bytes(asked)} of memory and never used more than {format_bytes(peak)}"
         yield Finding(Code.MEMORY_UNUSED, Severity.INFO, text, memory_option(peak))
 
 
@@ -185,35 +189,41 @@ def _limit_in_force(samples: Sequence[Sample]) -> int | None:
 def _cpu_size(
     record: Record, outcome: Outcome, samples: Sequence[Sample], cpu_usec: int
 ) -> Iterator[Finding]:
-    # What it asked for it asked for on each of its nodes.
+    # Requests are per node.
     mean = cpu_usec / outcome.duration_s / 1_000_000 / node_count(record)  # cores
     most = (peak_of(rates_over(samples, cpu_percent), mean * 100) or 0.0) / 100
     asked = record.job.requirements.cpus
-    can_shrink = _is_complete(outcome)
-    if can_shrink and asked is not None and asked >= 2 and mean >= 0.8 and most <= 1.1:
-        text = f"it asked for {asked:g} CPUs and kept one busy: its work is in one thread"
-        advice = f"{cpus_option(1)}, or let it use more threads"
+    can_shrink = _is_complete(outcome) and asked is not None and asked >= 2
+    if can_shrink and mean >= 0.8 and most <= 1.1:
+        text = f"requested {asked:g} CPUs and used one: its work is in one thread"
+        advice = f"{_cpus_option(1)}, or use more threads"
         yield Finding(Code.ONE_CORE_ONLY, Severity.INFO, text, advice)
-    elif can_shrink and asked is not None and asked >= 2 and most <= asked / 2:
-        text = f"it asked for {asked:g} CPUs and never used more than {most:.1f}, {mean:.1f} on average"
-        yield Finding(Code.CPUS_UNUSED, Severity.INFO, text, cpus_option(most))
+    elif can_shrink and asked is not None and most <= asked / 2:
+        text = f"requested {asked:g} CPUs and never used more than {most:.1f} ({mean:.1f} on average)"
+        yield Finding(Code.CPUS_UNUSED, Severity.INFO, text, _cpus_option(most))
     elif mean < 0.1 and not _explained_by_io(outcome) and not _worked_on_gpu(outcome):
         share = 100 * mean
-        text = f"it used {share:.1f} % of one core: most of its time it waited for something else"
-        advice = "network, locks, sleep or another program: more CPUs will not make it faster"
+        text = f"used {share:.1f} % of one core: it spent most of its time waiting"
+        advice = "for the network, locks, sleep or another program: more CPUs will not help"
         yield Finding(Code.MOSTLY_WAITING, Severity.INFO, text, advice)
 
 
 def _is_complete(outcome: Outcome) -> bool:
-    """A job that was cut short may have needed the most in what it did not get to."""
+    """False for a job that was cut short: it may have needed more later."""
     return outcome.status is Status.SUCCESS
 
 
 def _more_cpus(cpus: float, usage: Usage) -> str:
-    """One more, but never more than it had threads to use them with."""
+    """Advises one CPU more, but no more than the job had threads."""
     wanted = math.ceil(cpus + 1)
     threads = usage.threads_peak
-    return cpus_option(min(wanted, threads) if threads is not None and threads > cpus else wanted)
+    return _cpus_option(min(wanted, threads) if threads is not None and threads > cpus else wanted)
+
+
+def _cpus_option(cpus: float) -> str:
+    from joblens.analysis.sizing.observations import cpus_option  # most jobs need no advice
+
+    return cpus_option(cpus)
 
 
 def _explained_by_io(outcome: Outcome) -> bool:
@@ -227,14 +237,14 @@ def _worked_on_gpu(outcome: Outcome) -> bool:
 def _more_memory(record: Record) -> str:
     limit = record.job.requirements.memory_bytes if record.job.enforce else None
     if limit is None:
-        return (
-            "run fewer jobs at once, raise the limit of the job or unit around it, or take a larger machine"
-        )
+        return "run fewer jobs at once, raise the limit of the enclosing job or unit, or use a larger machine"
+    from joblens.analysis.sizing.observations import more_memory_option
+
     return more_memory_option(limit)
 
 
 def _share(usec: int | None, outcome: Outcome) -> float | None:
-    """Of the job's time, in percent; None when it is unknown or too short to matter."""
+    """Returns the share of the job's time in percent; None: unknown, or too short to matter."""
     if usec is None or usec < _MIN_WAIT_S * 1_000_000 or outcome.duration_s <= 0:
         return None
     return usec / outcome.duration_s / 10_000
@@ -246,7 +256,7 @@ def _spent(usec: int | None, share: float) -> str:
     return f"{format_duration((usec or 0) / 1_000_000)} ({part})"
 
 
-# A beginning is told when it is long in seconds and as a share, and clearly unlike what follows.
+# A slow start is long in seconds and as a share, and clearly differs from the rest.
 _LEAST_START_S = 5.0
 _START_SHARE = 0.25
 _QUIET = 0.2  # of what it uses later
@@ -270,7 +280,7 @@ def start_findings(outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Find
 
 
 def _slow_start(outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
-    """Little CPU for a good part of its life, then a level it keeps."""
+    """Little CPU for a good part of its time, then a steady level."""
     if outcome.status is not Status.SUCCESS or len(samples) <= _LEAST_SPANS:
         return
     spans = [
@@ -284,7 +294,7 @@ def _slow_start(outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding
     later_percent = second_half[len(second_half) // 2]
     if later_percent < _LEAST_LATER_PERCENT:
         return
-    at_work = next(place for place, (_, rate) in enumerate(spans) if rate >= _AT_WORK * later_percent)
+    at_work = next(index for index, (_, rate) in enumerate(spans) if rate >= _AT_WORK * later_percent)
     if at_work == 0:
         return
     start_s = spans[at_work - 1][0]
@@ -295,10 +305,10 @@ def _slow_start(outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding
         return
     if start_percent <= _QUIET * later_percent and kept >= _MOSTLY:
         text = (
-            f"in its first {format_duration(start_s)} ({100 * share:.0f} % of its time) it used "
-            f"{start_percent:.0f} % CPU, from then on {later_percent:.0f} %: it took that long to get to work"
+            f"slow start: used {start_percent:.0f} % CPU in its first {format_duration(start_s)} "
+            f"({100 * share:.0f} % of its time), {later_percent:.0f} % afterwards"
         )
-        advice = "load less before it begins, keep prepared data, or give one start more to do"
+        advice = "load less at start-up, cache prepared data, or do more per start"
         yield Finding(Code.SLOW_START, Severity.INFO, text, advice)
 
 
@@ -308,7 +318,7 @@ def _many_processes(usage: Usage) -> Iterator[Finding]:
     if total is None or system is None or faults is None or not waits or total < _LEAST_CPU_S * 1e6:
         return
     if usage.threads_peak is not None and usage.threads_peak > 2 * (usage.processes_peak or 1) + 2:
-        return  # threads wait for each other: nothing can be told from that
+        return  # threads wait for each other, which looks the same
     cpu_s = total / 1e6
     least, most = _FAULTS_PER_WAIT
     if (
@@ -318,8 +328,9 @@ def _many_processes(usage: Usage) -> Iterator[Finding]:
         and least <= faults / waits <= most
     ):
         text = (
-            f"{100 * system / total:.0f} % of its CPU time went into the kernel, with {faults / cpu_s:,.0f} "
-            f"page faults and {waits / cpu_s:,.0f} waits a CPU second: it starts very many short processes"
+            f"{100 * system / total:.0f} % of its CPU time was spent in the kernel, with "
+            f"{faults / cpu_s:,.0f} page faults and {waits / cpu_s:,.0f} waits per CPU second: "
+            "it starts very many short processes"
         )
-        advice = "do more in each: a loop inside one program, many arguments a call, fewer pipes"
+        advice = "do more per process: loop inside one program, pass many arguments per call, use fewer pipes"
         yield Finding(Code.MANY_PROCESSES, Severity.INFO, text, advice)

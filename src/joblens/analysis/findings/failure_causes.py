@@ -49,14 +49,14 @@ def diagnose(record: Record, *, outputs_missing: bool = False, cluster_word: str
     allocation that the job had for itself (OUT_OF_MEMORY); it counts for a job whose agent was lost."""
     outcome = record.outcome
     if outcome is None:
-        return Diagnosis(cause=Cause.LOST, evidence="its end was not recorded")
+        return Diagnosis(cause=Cause.LOST, evidence="its result was not recorded")
     memory_limit, time_limit = _limits(record.job)
     cause, evidence, is_guess = _cause(record, outcome, memory_limit, time_limit)
     if cause is Cause.LOST and cluster_word:
         cause = _CLUSTER_WORDS.get(cluster_word, cause)
         evidence = f"the cluster ended its allocation: {cluster_word}"
     if outputs_missing and outcome.status is Status.SUCCESS:
-        cause, evidence, is_guess = Cause.UNKNOWN, "it did not make all of its output files", False
+        cause, evidence, is_guess = Cause.UNKNOWN, "output files are missing", False
     return Diagnosis(
         cause=cause,
         evidence=evidence,
@@ -81,10 +81,10 @@ def _cause(
     if outcome.status is Status.LOST:
         return Cause.LOST, outcome.error or "the process that ran it is gone", False
     if outcome.status is Status.CANCELLED:
-        return Cause.CANCELLED, "someone asked for its end", False
+        return Cause.CANCELLED, "cancelled on request", False
     if outcome.status is Status.TIMEOUT or outcome.reason == "timeout":
         limit = "" if time_limit is None else f" of {format_duration(time_limit)}"
-        return Cause.TIMEOUT, f"its time{limit} was up", False
+        return Cause.TIMEOUT, f"time limit{limit} reached", False
     if is_out_of_memory(outcome):
         return Cause.OUT_OF_MEMORY, _memory_evidence(outcome, memory_limit), False
     if _was_killed_above(outcome, memory_limit):
@@ -98,14 +98,14 @@ def _cause(
 def _memory_evidence(outcome: Outcome, limit: int | None) -> str:
     kills = outcome.usage.oom_kills or 0
     if not kills:
-        return "joblens ended it above its memory limit"
+        return "joblens killed it above its memory limit"
     who = "1 process" if kills == 1 else f"{kills} processes"
     where = (
-        "the machine, or a limit around the job, had no memory left"
+        "the machine or an enclosing limit ran out of memory"
         if limit is None
         else f"at {format_bytes(limit)}"
     )
-    return f"the kernel killed {who} of it for memory: {where}"
+    return f"the kernel killed {who} of it for lack of memory: {where}"
 
 
 def _was_killed_above(outcome: Outcome, limit: int | None) -> bool:

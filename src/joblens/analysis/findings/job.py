@@ -1,17 +1,16 @@
-"""Job findings: everything a person should act on after a job ended, beginning with why it ended."""
+"""Job findings: why a job ended, what slowed it down, and what to request next time."""
 
 import signal
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.findings.efficiency import sizing_findings, start_findings, waiting_findings
-from joblens.analysis.sizing.observations import more_memory_option, more_time_option
-from joblens.model.clusters.slurm import CANCELLED_REASON, WALLTIME_REASON
+from joblens.model.delivery import FormerWorker
 from joblens.model.jobs.job import (
     LOGOUT,
     SHUTDOWN,
+    Code,
     Finding,
     Job,
     Outcome,
@@ -26,17 +25,17 @@ from joblens.model.values.ids import short
 from joblens.model.values.units import MIB, format_bytes, format_duration
 
 _LAST_LINE_LENGTH = 200
-_KILLED_BY_SOMEBODY = "nobody asked joblens to, nor was it the kernel's out-of-memory killer: {} may have"
+_KILLED_BY_SOMEBODY = "sent by neither joblens nor the kernel's out-of-memory killer, perhaps by {}"
 _SIGNAL_ADVICE = {
-    signal.SIGKILL: "nobody asked joblens to: look in the kernel's log for its out-of-memory killer",
-    signal.SIGSEGV: "it used memory that is not its own: run it in a debugger or with a core dump",
-    signal.SIGBUS: "a file it had mapped may have become shorter, or shared memory is full (df /dev/shm)",
-    signal.SIGILL: "it may have been built for another kind of processor",
-    signal.SIGABRT: "it gave up by itself: the reason is on its standard error",
-    signal.SIGFPE: "it divided by zero or overflowed an integer",
-    signal.SIGPIPE: "who read its output went away",
-    signal.SIGXCPU: "a limit on CPU time (ulimit -t) was reached",
-    signal.SIGXFSZ: "a limit on file size (ulimit -f) was reached",
+    signal.SIGKILL: "not sent by joblens: check the kernel log for its out-of-memory killer",
+    signal.SIGSEGV: "invalid memory access: run it in a debugger, or with core dumps enabled",
+    signal.SIGBUS: "a mapped file may have been truncated, or shared memory is full (df /dev/shm)",
+    signal.SIGILL: "it may have been built for another processor",
+    signal.SIGABRT: "it aborted: the reason is on its standard error",
+    signal.SIGFPE: "division by zero or integer overflow",
+    signal.SIGPIPE: "the reader of its output exited",
+    signal.SIGXCPU: "a CPU time limit (ulimit -t) was reached",
+    signal.SIGXFSZ: "a file size limit (ulimit -f) was reached",
 }
 
 
@@ -55,17 +54,17 @@ def ending_findings(record: Record, outcome: Outcome) -> Iterator[Finding]:
         yield Finding(
             Code.CHILD_OUT_OF_MEMORY,
             Severity.WARNING,
-            f"the kernel killed {_plural(kills, 'process', 'processes')} of the job for lack of memory,"
-            " though the job went on",
+            f"the kernel killed {_plural(kills, 'process', 'processes')} of the job for lack of memory;"
+            " the job continued",
             _more_memory(record, outcome),
         )
     if outcome.leftovers:
         yield Finding(
             Code.LEFTOVERS,
             Severity.WARNING,
-            f"{_plural(outcome.leftovers, 'process', 'processes')} outlived the main one and"
-            f" {'was' if outcome.leftovers == 1 else 'were'} ended",
-            "let the job wait for what it starts (in a shell: wait)",
+            f"{_plural(outcome.leftovers, 'process', 'processes')} outlived the main process and"
+            f" {'was' if outcome.leftovers == 1 else 'were'} killed",
+            "wait for started processes before exiting (in a shell: wait)",
         )
 
 
@@ -83,17 +82,15 @@ def signal_name(number: int) -> str:
         return "a real-time signal" if number > 31 else "unknown"
 
 
-def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  (one way out for each end)
+def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  (one return per kind of end)
     if outcome.status is Status.TIMEOUT:
         return _timed_out(record, outcome)
     if outcome.status is Status.CANCELLED and outcome.reason in (LOGOUT, SHUTDOWN):
         return _stopped_by_systemd(record, outcome)
     if outcome.status is Status.CANCELLED:
-        how = outcome.error if outcome.reason == CANCELLED_REASON and outcome.error else "cancelled"
-        text = f"it was {how} after {format_duration(outcome.duration_s)}"
-        return Finding(Code.CANCELLED, Severity.INFO, text)
+        return _cancelled(outcome)
     if outcome.status is Status.LOST:
-        text = outcome.error or "its supervisor died, and how it ended cannot be known"
+        text = outcome.error or "its supervisor died; its result is unknown"
         return Finding(Code.LOST, Severity.PROBLEM, text, f"run it again: {_rerun(record)}")
     if outcome.reason == "not-started":
         return Finding(Code.NOT_STARTED, Severity.PROBLEM, outcome.error or "it could not be started")
@@ -108,11 +105,19 @@ def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  
     return None
 
 
+def _cancelled(outcome: Outcome) -> Finding:
+    from joblens.model.clusters.slurm import CANCELLED_REASON
+
+    how = outcome.error if outcome.reason == CANCELLED_REASON and outcome.error else "cancelled"
+    text = f"{how} after {format_duration(outcome.duration_s)}"
+    return Finding(Code.CANCELLED, Severity.INFO, text)
+
+
 def _stopped_by_systemd(record: Record, outcome: Outcome) -> Finding:
-    text = f"{outcome.error}; it had run for {format_duration(outcome.duration_s)}"
+    text = f"{outcome.error} after {format_duration(outcome.duration_s)}"
     advice = f"run it again: {_rerun(record)}"
     if outcome.reason == LOGOUT:
-        advice += "; jobs run on after logout once lingering is enabled: loginctl enable-linger"
+        advice += "; to keep jobs running after logout: loginctl enable-linger"
     return Finding(Code.STOPPED_BY_SYSTEMD, Severity.WARNING, text, advice)
 
 
@@ -124,6 +129,9 @@ def _rerun(record: Record) -> str:
 
 
 def _timed_out(record: Record, outcome: Outcome) -> Finding:
+    from joblens.analysis.sizing.observations import more_time_option
+    from joblens.model.clusters.slurm import WALLTIME_REASON
+
     if outcome.reason == WALLTIME_REASON:
         return Finding(
             Code.TIMED_OUT,
@@ -137,7 +145,7 @@ def _timed_out(record: Record, outcome: Outcome) -> Finding:
     return Finding(
         Code.TIMED_OUT,
         Severity.PROBLEM,
-        f"its time{given} was up, and it was ended after {format_duration(outcome.duration_s)}",
+        f"time limit{given} reached: killed after {format_duration(outcome.duration_s)}",
         f"it needs more than {format_duration(had_s)}: try {more_time_option(had_s, outcome.duration_s)}",
     )
 
@@ -147,21 +155,21 @@ def _out_of_memory(record: Record, outcome: Outcome) -> Finding:
     by_kernel = bool(outcome.usage.oom_kills)
     who = "the kernel" if by_kernel else "joblens"
     why = (
-        "the machine, or a limit around the job, had no memory left"
+        "the machine or an enclosing limit ran out of memory"
         if limit is None
-        else f"it reached its limit of {format_bytes(limit)}"
+        else f"it reached its memory limit of {format_bytes(limit)}"
     )
     return Finding(
-        Code.OUT_OF_MEMORY, Severity.PROBLEM, f"{who} killed it: {why}", _more_memory(record, outcome)
+        Code.OUT_OF_MEMORY, Severity.PROBLEM, f"killed by {who}: {why}", _more_memory(record, outcome)
     )
 
 
 def _more_memory(record: Record, outcome: Outcome) -> str:
     limit = record.job.requirements.memory_bytes if record.job.enforce else None
     if limit is None:
-        return (
-            "run fewer jobs at once, raise the limit of the job or unit around it, or take a larger machine"
-        )
+        return "run fewer jobs at once, raise the limit of the enclosing job or unit, or use a larger machine"
+    from joblens.analysis.sizing.observations import more_memory_option
+
     return more_memory_option(limit, outcome.usage.memory_peak_bytes or 0)
 
 
@@ -169,41 +177,41 @@ def _pids_limit(record: Record, outcome: Outcome) -> Finding:
     limit = record.job.requirements.pids
     allowed = "" if limit is None else f" of {limit}"
     advice = "" if limit is None else f"--pids {2 * limit}"
-    text = outcome.error or f"it had more processes than its limit{allowed}"
+    text = outcome.error or f"it started more processes than its limit{allowed}"
     return Finding(Code.PIDS_LIMIT, Severity.PROBLEM, text, advice)
 
 
 def _signal(record: Record, outcome: Outcome, number: int) -> Finding:
-    text = f"signal {number} ({signal_name(number)}) ended it after {format_duration(outcome.duration_s)}"
+    text = f"killed by signal {number} ({signal_name(number)}) after {format_duration(outcome.duration_s)}"
     known = _SIGNAL_ADVICE.get(number)  # type: ignore[call-overload]
     if number == signal.SIGKILL and _was_no_oom_kill(outcome):
         in_container = record.job.container is not None or record.job.attached.startswith("container ")
         known = _KILLED_BY_SOMEBODY.format("the engine's kill or stop" if in_container else "a user")
-    return Finding(Code.SIGNAL, Severity.PROBLEM, text + _last_words(outcome), known or _see_stderr(record))
+    return Finding(Code.SIGNAL, Severity.PROBLEM, text + _last_line(outcome), known or _see_stderr(record))
 
 
 def _was_no_oom_kill(outcome: Outcome) -> bool:
-    """The job's group counts those, whoever's lack of memory it was; where it was read to the end."""
+    """True where the job's group was read to its end and counted no such kill."""
     return outcome.usage.oom_kills == 0 and "oom_kills" not in outcome.usage.lower_bounds
 
 
 def _exit_code(record: Record, outcome: Outcome, code: int) -> Finding:
     text = f"exit code {code}{_meaning(code)} after {format_duration(outcome.duration_s)}"
-    return Finding(Code.EXIT_CODE, Severity.PROBLEM, text + _last_words(outcome), _see_stderr(record))
+    return Finding(Code.EXIT_CODE, Severity.PROBLEM, text + _last_line(outcome), _see_stderr(record))
 
 
 def _meaning(code: int) -> str:
-    """What shells mean by it."""
+    """Returns the meaning that shells give to the code."""
     if code == 126:
-        return " (a command in it could not be executed)"
+        return " (a command could not be executed)"
     if code == 127:
-        return " (a command in it was not found)"
+        return " (a command was not found)"
     if 128 < code <= 192:
-        return f" (a process in it was ended by signal {code - 128}, {signal_name(code - 128)})"
+        return f" (a process was killed by signal {code - 128}, {signal_name(code - 128)})"
     return ""
 
 
-def _last_words(outcome: Outcome) -> str:
+def _last_line(outcome: Outcome) -> str:
     lines = outcome.stderr_tail.strip().splitlines()
     if not lines:
         return ""
@@ -213,7 +221,7 @@ def _last_words(outcome: Outcome) -> str:
 
 def _see_stderr(record: Record) -> str:
     if record.job.attached:
-        return ""  # what it prints is its own affair
+        return ""  # its output is not recorded
     return f"joblens logs {_ident(record)} --stderr"
 
 
@@ -234,8 +242,8 @@ _KEYS = {
 }
 _SHORT = 20  # samples: too few for a trend
 _ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.INFO)
-# What can be too low because a process was not followed. The rest (counters, energy, GPUs) has reasons of its
-# own, which nobody can do anything about.
+# Numbers that are too low when a process was not followed. Others (counters, energy, GPUs) have reasons that
+# no user can change.
 _FOLLOWED = {
     "cpu_total_usec": "CPU time",
     "cpu_user_usec": "CPU time",
@@ -261,7 +269,7 @@ _COUNTED_BY_GROUPS = frozenset({"cpu_total_usec", "network_rx_bytes"})
 
 
 def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ...]:
-    """The gravest first. `record` has its outcome, with usage; findings in it are not looked at."""
+    """Returns findings, the most severe first. `record` has an outcome with usage."""
     outcome = record.outcome
     if outcome is None:
         return ()
@@ -277,10 +285,10 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
     if not found:
         return ()
     if any(finding.code == Code.LEAK_SUSPECTED for finding in found):
-        # What it would need next time is not what it used this time.
+        # A leaking job may need more next time than it used this time.
         found = [finding for finding in found if finding.code != Code.MEMORY_UNUSED]
     if is_of_workflow(record.job):
-        found = [_in_words_of_the_file(finding) for finding in found]
+        found = [_with_file_keys(finding) for finding in found]
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
 
 
@@ -297,8 +305,8 @@ def _gpus(job: Job, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Fin
         yield from gpu_findings(job, outcome, samples)
 
 
-def _in_words_of_the_file(finding: Finding) -> Finding:
-    """What is an option of a single command is a key of `resource_requirements` for a job of a workflow."""
+def _with_file_keys(finding: Finding) -> Finding:
+    """Replaces options of `run` by keys of `resource_requirements` for a job of a workflow."""
     text, advice = finding.text, finding.advice
     for option, key in _KEYS.items():
         text, advice = text.replace(option, key), advice.replace(option, key)
@@ -306,20 +314,20 @@ def _in_words_of_the_file(finding: Finding) -> Finding:
 
 
 def _is_small_memory(usage: Usage, number: str) -> bool:
-    """A process smaller than the launcher is never known exactly, and nobody plans by so little."""
+    """A process smaller than the launcher is never known exactly, and too small to matter."""
     return number.startswith("memory_") and (getattr(usage, number) or 0) < _SMALL_MEMORY_BYTES
 
 
 def _why_lower(record: Record, usage: Usage) -> tuple[str, str]:
-    """-> (reason, advice)"""
+    """Returns (reason, advice)."""
     if record.job.attached:
-        return "it was looked at from outside", "joblens run measures a command from its start to its end"
+        return "joblens attached to it", "joblens run measures a command from start to end"
     is_in_group = record.attempt is not None and record.attempt.accounting.startswith("cgroup")
     if is_in_group and not _COUNTED_BY_GROUPS.isdisjoint(usage.lower_bounds):
         # A group misses no process: only its last reading can be missing.
         return (
-            "the job's control group was gone before its last reading",
-            "end jobs with joblens cancel: kill -9 of joblens or of a job's launcher can lose that reading",
+            "the job's control group was removed before the last reading",
+            "end jobs with joblens cancel: kill -9 of joblens or a job's launcher can lose the last reading",
         )
     return "not every process could be followed", "joblens doctor shows how to make them exact"
 
@@ -338,10 +346,20 @@ def _caveats(record: Record, usage: Usage) -> Iterator[Finding]:
     )
     if names:
         why, advice = _why_lower(record, usage)
-        text = f"these may be higher than shown, as {why}: {', '.join(names)}"
+        text = f"these may be higher than shown, because {why}: {', '.join(names)}"
         yield Finding(Code.LOWER_BOUNDS, Severity.INFO, text, advice)
     if usage.shared:
-        text = "other measurements ran in the same process at the same time; parts may be counted in both"
+        text = "other measurements ran in the same process at the same time; some usage may be counted twice"
         yield Finding(
             Code.SHARED, Severity.INFO, text, "measure one at a time, or run each as its own command"
         )
+
+
+def taken_up_again(fence: int, former: FormerWorker | None) -> tuple[Finding, ...]:
+    """`fence`: 1 for the first worker that took it."""
+    if former is None:
+        return ()  # it has not run before
+    what = "stopped before the job ended" if former.gave_back else "was lost while running the job"
+    text = f"worker {former.name} {what}; this is attempt {fence}"
+    advice = "if a second run does harm, submit it with --retry-lost never"
+    return (Finding(Code.TAKEN_UP_AGAIN, Severity.WARNING, text, advice),)

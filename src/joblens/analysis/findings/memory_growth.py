@@ -1,8 +1,8 @@
 """Memory growth: whether a job's working memory keeps growing, and the finding about it.
 
-What a program needs rises and falls; what it leaks never comes back. So not the curve is looked at but its
-floor: the least memory in each of some equal parts of the job's time. Its steady rise is measured by the
-median of the slopes between all its points (Theil-Sen), which single steps and dips do not move.
+Needed memory rises and falls; leaked memory never comes back. So the floor of the curve counts: the minimum
+in each of several equal parts of the job's time. Its steady rise is the median of the slopes between all its
+points (Theil-Sen), which single steps and dips do not change.
 """
 
 import itertools
@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.numbers.rates import unreclaimable_bytes
-from joblens.model.jobs.job import Finding, Record, Severity
+from joblens.model.jobs.job import Code, Finding, Record, Severity
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import MIB, format_bytes, format_duration
 
@@ -136,7 +135,7 @@ def _floor(sizes: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
 
 
 _FAR_OFF_S = 30 * 86400
-_ADVICE = "if it is not meant to, it leaks: let go of what it has dealt with, or restart it now and then"
+_ADVICE = "unless intended, this is a leak: release what is no longer needed, or restart it regularly"
 
 
 def growth_findings(record: Record, samples: Sequence[Sample]) -> Iterator[Finding]:
@@ -144,9 +143,9 @@ def growth_findings(record: Record, samples: Sequence[Sample]) -> Iterator[Findi
     text = ""
     if growth is not None and growth.keeps_rising:
         text = (
-            "its memory never stopped growing: the least it held rose from "
+            "its memory kept growing: the minimum rose from "
             f"{format_bytes(growth.first_bytes)} to {format_bytes(growth.last_bytes)}, "
-            f"by {format_bytes(growth.bytes_per_hour)} an hour"
+            f"by {format_bytes(growth.bytes_per_hour)} per hour"
         )
         text += ", until it ran out" if _ran_out(record) else _until_limit(record, samples, growth)
     elif _ran_out(record):
@@ -168,7 +167,7 @@ def _rise(record: Record, samples: Sequence[Sample]) -> str:
     if rise is None:
         return ""
     return (
-        f"its memory grew evenly from {format_bytes(rise.first_bytes)} to {format_bytes(rise.last_bytes)}, "
+        f"its memory grew steadily from {format_bytes(rise.first_bytes)} to {format_bytes(rise.last_bytes)}, "
         f"by {format_bytes(rise.bytes_per_second)}/s, until it ran out"
     )
 
@@ -181,11 +180,11 @@ def _until_limit(record: Record, samples: Sequence[Sample], growth: MemoryGrowth
     total = None if record.attempt is None else record.attempt.memory_total_bytes
     what = f"its limit of {format_bytes(limit)}"
     if limit is None or (total is not None and limit > total):
-        limit, what = total, f"all memory of the machine ({format_bytes(total)})"
+        limit, what = total, f"the machine's memory ({format_bytes(total)})"
     left_s = None if limit is None else growth.seconds_until(limit)
     if left_s is None or left_s > _FAR_OFF_S or _was_killed(record):
         return ""
-    return f"; at that rate it would reach {what} after another {format_duration(left_s)}"
+    return f"; at that rate it would reach {what} in another {format_duration(left_s)}"
 
 
 def _was_killed(record: Record) -> bool:

@@ -1,10 +1,9 @@
-"""What many jobs of one kind show together that none of them shows alone."""
+"""Findings about many jobs of one kind together."""
 
 from collections.abc import Iterator, Sequence
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.sizing.rightsizing import Group
-from joblens.model.jobs.job import Finding, Severity
+from joblens.model.jobs.job import Code, Finding, Severity
 from joblens.model.values.units import format_duration
 
 _MANY = 50
@@ -14,8 +13,8 @@ _ALIKE = 0.6  # the shortest against the usual one: what every start costs is mo
 
 
 def sweep_findings(groups: Sequence[Group]) -> Iterator[Finding]:
-    """Jobs so short that starting them is a large part of the work. A fixed cost shows in the shortest job
-    being hardly shorter than the usual one."""
+    """Finds jobs so short that starting them is a large part of the work: with a fixed cost, the shortest job
+    is hardly shorter than the usual one."""
     for group in groups:
         newest = max((item.run for item in group.observations), default=0)
         took = sorted(
@@ -27,7 +26,7 @@ def sweep_findings(groups: Sequence[Group]) -> Iterator[Finding]:
         if usual_s <= _SHORT_S and shortest_s >= _ALIKE * usual_s:
             text = (
                 f"{len(took):,} jobs of '{group.name}' took about {format_duration(usual_s)} each, none much "
-                "less: what every start costs is a large part of that"
+                "less: start-up is a large part of their time"
             )
             several = min(_MOST_TOGETHER, max(2, round(10 * _SHORT_S / max(usual_s, 0.01))))
             advice = f"let one job do the work of {several}"

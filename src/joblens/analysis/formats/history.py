@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from joblens.model.clusters.placement import CLUSTER_MARK, is_of_cluster
 from joblens.model.jobs.job import USAGE_NUMBERS, Attempt, Finding, Outcome, Record, Status, Usage
 from joblens.model.values.units import format_instant, in_mb
 
@@ -213,6 +212,8 @@ def where_it_ran(record: Record) -> WhereItRan:
 
 
 def _engine(queue: str) -> str:
-    if is_of_cluster(queue):
-        return queue.removeprefix(CLUSTER_MARK).partition(".")[0]
-    return CELERY if queue else LOCAL
+    if not queue:
+        return LOCAL
+    from joblens.model.clusters.placement import CLUSTER_MARK, is_of_cluster
+
+    return queue.removeprefix(CLUSTER_MARK).partition(".")[0] if is_of_cluster(queue) else CELERY

@@ -1,20 +1,137 @@
-"""Sample buffer of a job in progress: all samples of a short job, a bounded selection of a long one,
-packed in little memory.
+"""Sample buffer: a bounded selection of all samples of a job, with the exact memory peak.
+
+The kernel keeps the highest charge of a control group, page cache included, and the high-water mark of a
+process, mapped files included. Neither says what it was made of. The samples before and after the peak do:
+the charge beyond the larger number of file pages was memory that the kernel could not take back.
 """
 
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from joblens.analysis.numbers.memory_peak import group_mark, process_mark, step_peak
 from joblens.analysis.numbers.rates import cpu_percent, file_pages, unreclaimable_bytes
-from joblens.model.jobs.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, GpuReading, Sample
+from joblens.model.jobs.sample import GpuReading, Sample, sample_from_row, within_64_bits
+
+UNRECLAIMABLE = "unreclaimable"  # what Usage.memory_peak_basis says of peaks that are made here
+_TOLERANCE_BYTES = 1 << 20
+_TOLERANCE_SHARE = 50  # one part in so many
+_START_AND_END = 2  # samples
+
+
+class Mark(NamedTuple):
+    """A high-water mark, and how things stood when it was read."""
+
+    highest: int | None = None
+    files: int | None = None  # pages of files
+    read: int | None = None  # from devices since the start: they became pages of files
+
+
+class Peak(Struct, frozen=True):
+    """Memory without file pages at its highest. `least`: it was that much, unless file pages came and went
+    between two samples. `most`: it cannot have been more."""
+
+    least: int = 0
+    most: int = 0
+
+
+def step_peak(before: Mark, mark: Mark) -> Peak | None:
+    """The peak between a mark and the one before it; None: its file pages are not known."""
+    known = [pages for pages in (before.files, mark.files) if pages is not None]
+    if mark.highest is None or not known:
+        return None
+    has_risen = mark.highest > (before.highest or 0)
+    least = mark.highest - max(known) - _pages_between(before, mark) if has_risen else 0
+    return Peak(max(0, least), max(0, mark.highest - min(known)))
+
+
+def _pages_between(before: Mark, mark: Mark) -> int:
+    """By how much there were more file pages than at either end: some had come that were read, others had not
+    gone yet that were there before."""
+    if before.files is None or mark.files is None or before.read is None or mark.read is None:
+        return 0
+    come = max(0, mark.read - before.read)
+    gone = max(0, before.files + come - mark.files)
+    return min(come, gone, before.files)
+
+
+def peak_of(marks: Iterable[Mark]) -> Peak | None:
+    """`marks` in their order; None where none of them says anything."""
+    before = Mark()
+    steps = []
+    for mark in marks:
+        step = step_peak(before, mark)
+        if step is not None:
+            steps.append(step)
+        highest = max(before.highest or 0, mark.highest or 0)
+        before = (
+            mark._replace(highest=highest) if mark.files is not None else before._replace(highest=highest)
+        )
+    if not steps:
+        return None
+    return Peak(max(step.least for step in steps), max(step.most for step in steps))
+
+
+def group_mark(sample: Sample) -> Mark:
+    return Mark(sample.memory_kernel_peak_bytes, file_pages(sample), sample.io_read_bytes)
+
+
+def process_mark(sample: Sample) -> Mark:
+    return Mark(sample.memory_largest_process_bytes, sample.memory_largest_process_file_bytes)
+
+
+def is_noticeable(gap_bytes: int, beside_bytes: int) -> bool:
+    """Two peaks that are further apart than this are not the same number."""
+    return gap_bytes > max(_TOLERANCE_BYTES, beside_bytes // _TOLERANCE_SHARE)
+
+
+def quiet_peak(
+    samples: Sequence[Sample], sampled: int, io_bytes: int, removed_bytes: int
+) -> tuple[int, bool] | None:
+    """As `group_peak`, at a fraction of its cost, for most short jobs: seen at start and end alone, with no
+    I/O and hardly any file pages. None: not such a job."""
+    if len(samples) != _START_AND_END or io_bytes or removed_bytes:
+        return None
+    first, last = samples
+    highest, files = last.memory_kernel_peak_bytes, file_pages(last)
+    is_zero_at_start = first.memory_file_bytes == 0 and not (
+        first.memory_slab_reclaimable_bytes or first.memory_kernel_peak_bytes
+    )
+    if not is_zero_at_start or highest is None or files is None or files > _TOLERANCE_BYTES:
+        return None
+    return max(sampled, highest - files), False
+
+
+def group_peak(
+    samples: Sequence[Sample], sampled: int, held_bytes: int | None, io_bytes: int, removed_bytes: int
+) -> tuple[int, bool] | None:
+    """The peak of a control group, and whether it is an estimate; None: the kernel kept none, or its file
+    pages are not known. `sampled`: the largest sample. `held_bytes`: what its processes can have held at
+    most, by their high-water marks. `io_bytes` it has read from devices and written to files; `removed_bytes`
+    of them lay in files that it removed soon."""
+    found = peak_of(map(group_mark, samples))
+    if found is None:
+        return None
+    # No sample of a short job can have seen what it wrote and removed.
+    removed = removed_bytes if len(samples) <= _START_AND_END else 0
+    peak, most = max(sampled, found.least - removed), max(sampled, found.most)
+    if held_bytes is not None:
+        held = max(sampled, held_bytes)
+        most = min(most, held)
+        # More than its processes had: shared memory, or, if it read or wrote that much, pages of files that
+        # were gone before the next sample.
+        if peak > held and io_bytes >= peak - held:
+            peak = held
+    most = max(peak, most)
+    unseen = max(0, io_bytes - removed - max((file_pages(sample) or 0 for sample in samples), default=0))
+    is_estimate = is_noticeable(most - peak, peak) or is_noticeable(min(unseen, peak - sampled), peak)
+    return peak, is_estimate
+
 
 _MOST_KEPT = 400
 _MOST_AS_OBJECTS = 20  # the newest; an object takes two kilobytes
@@ -171,7 +288,6 @@ class RunningSummary:
 _LEVEL = 1  # quick: neighbours are alike
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Any])
-_FIELDS = Sample.__struct_fields__
 
 
 class Row(Struct, frozen=True):
@@ -207,19 +323,12 @@ def packed_chunk(rows: Sequence[Row]) -> Chunk:
 
 
 def packed_row(number: int, sample: Sample) -> Row:
-    fields = astuple(sample)
     try:
-        data = _encoder.encode(fields)
-    except OverflowError:  # no true counter needs more than 64 bits
-        columns = fields[: len(SAMPLE_COLUMNS)]
-        data = _encoder.encode([None if abs(value or 0) >= 1 << 63 else value for value in columns])
+        data = _encoder.encode(astuple(sample))
+    except OverflowError:
+        data = _encoder.encode(astuple(within_64_bits(sample)))
     return Row(number, sample.gpus is not None, data)
 
 
 def unpacked(row: Row) -> Sample:
-    values = zip(_FIELDS, _decoder.decode(row.data), strict=False)
-    known = {name: value for name, value in values if value is not None}
-    for name, kind in SAMPLE_TABLES.items():
-        if name in known:
-            known[name] = msgspec.convert(known[name], dict[str, kind])  # type: ignore[valid-type]
-    return Sample(**known)
+    return sample_from_row(_decoder.decode(row.data))

@@ -3,11 +3,16 @@
 Buckets of two groups of jobs are merged by adding counts, so a store can keep them per tool and day and
 still answer for any selection. A quantile read back is within 1 % of the exact one."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from joblens.model.history import Distribution, GroupStatistics, Statistics
 from joblens.model.values.units import MIB
+
+if TYPE_CHECKING:
+    from joblens.model.history import Distribution, GroupStatistics, Statistics
 
 # Half-width of a bucket relative to its value. The rest up to the promised 1 % is left for rounding.
 _RELATIVE_ERROR = 0.0095
@@ -72,6 +77,8 @@ def _at_rank(ordered: list[tuple[int, int]], rank: int) -> float:
 
 def distribution(buckets: Mapping[int, int], *, total: float, maximum: float | None) -> Distribution:
     """What a store kept about one number (its buckets, the exact sum and maximum), as an answer."""
+    from joblens.model.history import Distribution
+
     count = sum(buckets.values())
     if not count:
         return Distribution()

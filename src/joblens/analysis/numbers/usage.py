@@ -4,15 +4,6 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from joblens.analysis.numbers.memory_peak import (
-    UNRECLAIMABLE,
-    Mark,
-    group_peak,
-    is_noticeable,
-    peak_of,
-    process_mark,
-    quiet_peak,
-)
 from joblens.analysis.numbers.rates import (
     FROM_WAITED,
     NOT_MEASURED,
@@ -20,6 +11,15 @@ from joblens.analysis.numbers.rates import (
     has_unreaped_processes,
     page_cache,
     unreclaimable_bytes,
+)
+from joblens.analysis.numbers.sample_buffer import (
+    UNRECLAIMABLE,
+    Mark,
+    group_peak,
+    is_noticeable,
+    peak_of,
+    process_mark,
+    quiet_peak,
 )
 from joblens.model.jobs.job import USAGE_NUMBERS, ExitUsage, Usage
 from joblens.model.jobs.sample import Sample

@@ -97,7 +97,7 @@ def choose_sizing(given: SizingInput) -> Sizing:
             exactly = number
         expected = max(at_least, math.ceil(given.total_bytes / target))
         if rows is None and expected < workers:
-            reasons.append(f"{_workers_word(expected)}: there is no more to do at once")
+            reasons.append(f"{_workers_word(expected)}: no more partitions to process")
             workers = expected
     return Sizing(
         target_bytes=target,
@@ -129,10 +129,10 @@ def usable_cores(local: LocalResources, cluster: ClusterResources | None) -> int
 
 def _budget(given: SizingInput, reasons: list[str]) -> int:
     if given.budget_bytes is not None:
-        reasons.append(f"memory budget {format_bytes(given.budget_bytes)}: the recipe says so")
+        reasons.append(f"memory budget {format_bytes(given.budget_bytes)}: set in the recipe")
         return given.budget_bytes
     if given.free_bytes is None:
-        reasons.append(f"memory budget {format_bytes(UNKNOWN_FREE_BYTES)}: free memory is not known")
+        reasons.append(f"memory budget {format_bytes(UNKNOWN_FREE_BYTES)}: free memory unknown")
         return UNKNOWN_FREE_BYTES
     budget = int(given.free_bytes * SHARE_OF_FREE_MEMORY)
     reasons.append(f"memory budget {format_bytes(budget)}: half of {format_bytes(given.free_bytes)} free")
@@ -143,13 +143,13 @@ def _workers(given: SizingInput, budget: int, reasons: list[str]) -> int:
     if given.is_automatic:
         partitions = max(1.0, given.total_bytes / SMALLEST_SPLIT_BYTES)
         workers = optimal_workers(given.cores, min(partitions, 2.0 * given.cores))
-        reasons.append(f"{_workers_word(workers)}: {given.cores} CPUs may be used")
+        reasons.append(f"{_workers_word(workers)}: {given.cores} CPUs available")
     else:
         workers = max(1, given.np)
         reasons.append(f"{_workers_word(workers)}: np")
         if not given.is_np_given and given.cores < workers:
             workers = given.cores
-            reasons[-1] = f"{_workers_word(workers)}: as many CPUs may be used, and np is not written"
+            reasons[-1] = f"{_workers_word(workers)}: one per available CPU, np is not set"
     most = given.settings.max_concurrent_partitions
     if most is not None and most < workers:
         workers = max(1, most)
@@ -186,7 +186,7 @@ def _target(given: SizingInput, reasons: list[str]) -> int:
     if given.is_automatic and given.skew > 0.7:
         megabytes *= 0.8
         reasons.append(
-            f"partitions of {megabytes:.3g} MiB in memory: sizes of rows differ, smaller ones even that out"
+            f"partitions of {megabytes:.3g} MiB in memory: row sizes vary; smaller partitions balance that"
         )
     return max(LEAST_BYTES, _file_bytes(megabytes))
 
@@ -216,15 +216,15 @@ def _rows_as_written(given: SizingInput, size: int, largest: int, reasons: list[
         most, why = _file_bytes(most_mb), "max_size_mb"
     if size * given.row_bytes > most:
         rows = max(1, int(most / given.row_bytes))
-        reasons.append(f"{rows:,} rows a partition: partition.size {size:,} is more than {why} allows")
+        reasons.append(f"{rows:,} rows per partition: partition.size {size:,} is more than {why} allows")
         return rows
-    reasons.append(f"{size:,} rows a partition: partition.size")
+    reasons.append(f"{size:,} rows per partition: partition.size")
     return size
 
 
 def _most_rows(given: SizingInput, reasons: list[str]) -> int | None:
     if given.most_rows is not None:
-        reasons.append(f"at most {given.most_rows:,} rows a partition: each stands for a file of its own")
+        reasons.append(f"at most {given.most_rows:,} rows per partition: each refers to a file")
     return given.most_rows
 
 
@@ -321,7 +321,7 @@ def recommend(situation: Situation) -> dict[str, Any]:
     size = _whole_row_groups(data, _for_skew(data, size, reasons), reasons)
     size = max(_LEAST_ROWS, min(size, MODALITY_CONFIGS[data.primary_modality].max_size))
     workers = optimal_workers(cores, data.total_samples / size if data.total_samples else None)
-    reasons["worker_count"] = f"{workers} of {cores} CPUs that may be used"
+    reasons["worker_count"] = f"{workers} of {cores} available CPUs"
     return {
         "recommended_partition_size": size,
         "recommended_max_size_mb": _max_size_mb(situation),
@@ -366,7 +366,7 @@ def _side_by_side(data: DataCharacteristics, size: int, cores: int, reasons: dic
 
 
 def _for_skew(data: DataCharacteristics, size: int, reasons: dict[str, str]) -> int:
-    reasons["data_skew"] = f"sizes of rows differ by {data.data_skew_factor:.2f} (0 alike, 1 very different)"
+    reasons["data_skew"] = f"row size skew {data.data_skew_factor:.2f} (0: equal, 1: very different)"
     if data.data_skew_factor <= _SKEWED:
         return size
     reasons["data_skew"] += ": a fifth fewer rows, so that no partition is much larger than the others"
@@ -378,7 +378,7 @@ def _whole_row_groups(data: DataCharacteristics, size: int, reasons: dict[str, s
     if not group:
         return size
     if size < group:
-        reasons["row_groups"] = f"row groups have {group:,} rows, and are cut: that costs reading them twice"
+        reasons["row_groups"] = f"row groups have {group:,} rows and are split: they are read twice"
         return size
     whole = size - size % group
     reasons["row_groups"] = f"{whole // group} row groups of {group:,} rows each"
@@ -397,8 +397,8 @@ def _about(situation: Situation) -> dict[str, str]:
     most = format_bytes(round(data.memory_per_sample_mb * MIB))
     whence = "as configured" if situation.is_target_given else "the default"
     return {
-        "modality": f"{data.primary_modality.value}, as {data.sample_size_analyzed:,} rows from all over say",
-        "target": f"{situation.target_mb:g} MiB a partition, {whence}",
+        "modality": f"{data.primary_modality.value}, as {data.sample_size_analyzed:,} sampled rows say",
+        "target": f"{situation.target_mb:g} MiB per partition, {whence}",
         "complexity": f"{situation.complexity:.2f} by the kinds of operators",
         "dataset_size": f"{about}{data.total_samples:,} rows",
         "text_length": f"{data.avg_text_length:,.0f} characters on average",

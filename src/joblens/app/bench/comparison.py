@@ -1,6 +1,6 @@
 """Comparison of commands (`joblens bench -- CMD`): repeated in turns until the difference is significant.
 
-In every round each command runs once, in an order drawn by lot, so that whatever changes on the machine meets
+In every round each command runs once, in an random order, so that whatever changes on the machine meets
 all of them. It goes on until the interval of every ratio is narrow enough, not until a difference shows:
 looking for that after every round would find one sooner or later.
 """
@@ -242,7 +242,7 @@ def _prepare(words: tuple[str, ...]) -> None:
     try:
         subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True)
     except FileNotFoundError as error:
-        raise BenchmarkError(f"--prepare {shlex.join(words)}: there is no such command") from error
+        raise BenchmarkError(f"--prepare {shlex.join(words)}: command not found") from error
     except OSError as error:
         raise BenchmarkError(f"--prepare {shlex.join(words)}: {error.strerror}") from error
     except subprocess.CalledProcessError as error:

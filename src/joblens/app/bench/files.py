@@ -9,6 +9,7 @@ import msgspec
 
 from joblens.analysis.comparing.bench import COMMANDS, FORMAT, TOOL, Document
 from joblens.app.wiring.drivers import store_home, store_name
+from joblens.files.atomic import write_atomically
 from joblens.files.private import make_private_folder
 from joblens.model.errors import BenchmarkError
 from joblens.model.settings import Settings
@@ -36,15 +37,10 @@ def new_id(title: str, created_time: str) -> str:
 def save(document: Mapping[str, Any], folder: str, name: str = "") -> str:
     """-> its path. All or nothing; a file that is there is replaced only when it was named."""
     path = os.path.join(folder, name or f"{document['id']}.json")
-    part = f"{path}.{os.urandom(4).hex()}.part"
     try:
         make_private_folder(os.path.dirname(os.path.abspath(path)))
-        with open(part, "xb", opener=lambda at, flags: os.open(at, flags, 0o600)) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
-        os.replace(part, path)
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
     except OSError as error:
-        if os.path.lexists(part):
-            os.unlink(part)
         raise BenchmarkError(f"{path}: the result could not be written: {error.strerror}") from error
     return path
 
@@ -83,14 +79,14 @@ def find(folder: str, word: str) -> Document:
         documents, problems = load_all(folder)
         if documents:
             return documents[-1]
-        raise BenchmarkError(problems[0] if problems else f"there are no results in {folder}")
+        raise BenchmarkError(problems[0] if problems else f"no results in {folder}")
     matching = [word] if word in names else [name for name in names if word in name]
     if len(matching) == 1:
         return load_file(os.path.join(folder, f"{matching[0]}.json"))
     if matching:
-        raise BenchmarkError(f"'{word}' may be any of {_some(matching)}", hint="give more of it")
+        raise BenchmarkError(f"'{word}' is ambiguous: {_some(matching)}", hint="give more characters")
     raise BenchmarkError(
-        f"there is no result '{word}' in {folder}", hint="joblens bench list shows what there is"
+        f"there is no result '{word}' in {folder}", hint="joblens bench list shows all results"
     )
 
 
@@ -107,10 +103,10 @@ def _what_is_wrong(document: Any) -> str:
     if not isinstance(document, dict) or "kind" not in document:
         return "it has no 'kind'"
     if document.get("format", 0) > FORMAT:
-        return f"format {document['format']} was written by a newer joblens"
+        return f"format {document['format']} is from a newer joblens"
     needed = _NEEDED.get(document["kind"])
     if needed is None:
-        return f"kind '{document['kind']}' is not known"
+        return f"kind '{document['kind']}' is unknown"
     lacking = [key for key in ("id", "created_time", "system_info", *needed) if key not in document]
     return f"{', '.join(lacking)} missing" if lacking else ""
 

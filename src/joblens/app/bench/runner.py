@@ -49,7 +49,7 @@ def check_report_place(path: str) -> None:
         raise BenchmarkError(f"{path}: a report is an .html or .md file")
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
-        raise BenchmarkError(f"{path}: the report could not be written: there is no folder {folder}")
+        raise BenchmarkError(f"{path}: the report cannot be written: there is no directory {folder}")
 
 
 def write_report(
@@ -105,9 +105,7 @@ class BenchmarkRunner:
         check_device(device)
         chosen = script or found.benchmark
         if not chosen:
-            raise BenchmarkError(
-                f"{tool} names no script for benchmarks", hint="say which: --script FILE, or script=…"
-            )
+            raise BenchmarkError(f"{tool} has no benchmark script", hint="give --script FILE, or script=…")
         planned = tool_request(found, chosen, custom_params, device=device, container=container)
         system, created_time = system_info(), format_instant(time.time_ns() // 1000)
         measured: list[Document] = []
@@ -201,9 +199,9 @@ class BenchmarkRunner:
         else:
             documents = [self._given(one) for one in results]
         if not documents and results is not None:
-            raise BenchmarkError("a report of no results was asked for", hint="None is for all there are")
+            raise BenchmarkError("the list of results is empty", hint="pass None for all results")
         if not documents:
-            raise BenchmarkError(f"there are no results in {self.results_dir}", hint="joblens bench run")
+            raise BenchmarkError(f"no results in {self.results_dir}", hint="joblens bench run")
         compares = results is not None
         if output is None:
             return report_text(documents, title, compares=compares)
@@ -221,14 +219,16 @@ def check_device(device: str) -> None:
         raise BenchmarkError(f"device '{device}': expected {', '.join(DEVICES)}")
     missing = missing_device(device)
     if missing:
-        raise BenchmarkError(f"device '{device}': {missing}", hint="--device all runs on those there are")
+        raise BenchmarkError(
+            f"device '{device}': {missing}", hint="use --device all for every available device"
+        )
 
 
 def usable_devices(tool: Tool) -> tuple[list[str], dict[str, str]]:
     """-> (devices to run on, those that are left out with the reason)."""
     left_out = {}
     for device in DEVICES[1:]:
-        why = "" if device in tool.devices else f"{tool.name} does not say how it runs there"
+        why = "" if device in tool.devices else f"{tool.name} does not support it"
         reason = missing_device(device) or why
         if reason:
             left_out[device] = reason
@@ -242,7 +242,7 @@ def _check_count(name: str, value: Any, *, least: int) -> None:
 
 def _check_result(results: Any) -> None:
     if not isinstance(results, Mapping) or "kind" not in results or "id" not in results:
-        raise BenchmarkError("that is not the result of a benchmark", hint="give what run_benchmark returned")
+        raise BenchmarkError("not the result of a benchmark", hint="pass what run_benchmark returned")
 
 
 def _speedup(

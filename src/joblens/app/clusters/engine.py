@@ -48,7 +48,7 @@ from joblens.model.runs.plan import Plan, PlannedJob
 from joblens.model.runs.run import Run, RunOptions
 from joblens.model.settings import Settings
 from joblens.plan.workflows.graph import Stage, jobs_elsewhere, schedules_nodes
-from joblens.ports.cluster import ClusterBackend, LooksAhead, QueueChoice
+from joblens.ports.cluster import ClusterBackend
 from joblens.ports.store import Deliveries, Store
 from joblens.ports.workers import Notifier, WorkerConfigWriter
 from joblens.runners.celery.broker_url import check_queue
@@ -99,15 +99,15 @@ class ClusterCapacity:
     def check(self, places: Collection[int]) -> None:
         """Raises PlanError for what the cluster could never place, PlacingError where it does not answer."""
         own = set(places) - self._elsewhere
-        if isinstance(self._placer, LooksAhead):
-            self._placer.expect(own, {})
+        if self._placer.allocations is not None:
+            self._placer.allocations.expect(own, {})
         self._placer.check([self._parcel(index) for index in sorted(own)])
 
     def preview(
         self, stages: Sequence[Stage], places: Collection[int], expected_s: Mapping[int, float]
     ) -> ClusterPreview:
-        if isinstance(self._placer, LooksAhead):
-            self._placer.expect(set(places) - self._elsewhere, expected_s)
+        if self._placer.allocations is not None:
+            self._placer.allocations.expect(set(places) - self._elsewhere, expected_s)
         steps = [
             PreviewStep(
                 stage.number,
@@ -188,14 +188,14 @@ class ClusterEngine:
         return structs.replace(offer, most_jobs=min(offer.most_jobs or most, most))
 
     def expect(self, enabled: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
-        if isinstance(self._placer, LooksAhead):
+        if self._placer.allocations is not None:
             again = self._run.again
             if again is not None:
                 enabled = set(again) if enabled is None else set(again) & set(enabled)
             elsewhere = jobs_elsewhere(self._plan, self._run.options.labels)
             if elsewhere:  # allocations are not for them
                 enabled = set(range(len(self._plan.jobs)) if enabled is None else enabled) - elsewhere
-            self._placer.expect(enabled, expected_s)
+            self._placer.allocations.expect(enabled, expected_s)
 
     def shown_offer(self, offer: RunCapacity) -> RunCapacity:
         """What people are told of it: nothing where the cluster takes as much as it is given."""
@@ -232,14 +232,14 @@ class ClusterEngine:
 
     def _queue_of(self) -> Callable[[PlannedJob], str]:
         """Jobs with a label are for workers that people start, on the queue that these serve."""
-        run, placer, usual = self._run, self._placer, self._settings.queue.name
+        run, allocations, usual = self._run, self._placer.allocations, self._settings.queue.name
         served = frozenset(run.options.labels)
 
         def queue_of(planned: PlannedJob) -> str:
             if planned.label and planned.label not in served:
                 return planned.queue or usual
-            if isinstance(placer, QueueChoice):
-                return placer.queue_of(planned)
+            if allocations is not None:
+                return allocations.queue_of(planned)
             return queue_of_run(run.options.engine, run.uuid, planned.scheduler)
 
         return queue_of
@@ -319,7 +319,7 @@ class QueueCapacity:
                 self._is_started_here = isinstance(_peek(settings, deliveries), StartedWorker)
         if not self._workers and not self._is_started_here:
             names = ", ".join(sorted(self._queues))
-            warn(f"no worker serves the queue {names} yet: jobs wait for one (joblens worker)")
+            warn(f"no worker serves the queue {names}; jobs wait until one starts (joblens worker)")
 
     def check(self, places: Collection[int]) -> None:
         """Raises PlanError for what no worker could take."""
@@ -355,9 +355,9 @@ class QueueCapacity:
         if self._workers:
             where = f"{len(self._workers)} worker{'' if len(self._workers) == 1 else 's'}"
         elif self._is_started_here:
-            where = "a worker is started on this machine when there is work"
+            where = "a worker starts on this machine when there is work"
         else:
-            where = "no worker yet: jobs wait for one"
+            where = "no worker yet; jobs wait until one starts"
         return ClusterPreview(
             engine=self._options.engine,
             where=f"{broker}; {where}" if broker else where,

@@ -23,7 +23,7 @@ _FAILED = 255  # as rsh and ssh
 
 def main(words: list[str]) -> int:
     if len(words) < 2:
-        sys.stderr.write("on_node: which node, and which command?\n")
+        sys.stderr.write("on_node: usage: on_node NODE COMMAND\n")
         return 2
     node, line = words[0], " ".join(words[1:])
     try:
@@ -32,7 +32,7 @@ def main(words: list[str]) -> int:
         door = next((each for each in known.doors.doors if each.node == node), None)
         if door is None:
             names = ", ".join(each.node for each in known.doors.doors)
-            sys.stderr.write(f"on_node: the job has no node {node} beside this one; it has {names}\n")
+            sys.stderr.write(f"on_node: the job has no node {node} besides this one; it has {names}\n")
             return _FAILED
         announced = (PYTHON, "-P", "-m", "joblens.agent.nodes.task_prolog", known.uuid, _WAIT_S)
         command = Command(

@@ -25,6 +25,7 @@ from joblens.app.queue.worker import PilotOptions, RunningWorker, WorkerOptions
 from joblens.app.wiring.agent_context import OwnLog
 from joblens.app.wiring.background_process import log_line
 from joblens.app.wiring.settings import load_settings
+from joblens.files.standard_streams import guard_standard_error
 from joblens.model.clusters.allocation import slurm_allocation
 from joblens.model.clusters.placement import PlaceEnding, WorkerConfig
 from joblens.model.clusters.slurm import CANCELLED_REASON
@@ -35,7 +36,6 @@ from joblens.model.settings import Settings
 from joblens.ports.workers import NodeListener
 from joblens.probes.host.machine_load import read_host
 from joblens.runners.slurm.allocations import ending_of
-from joblens.views.text.standard_streams import guard_standard_error
 
 SLURM = "slurm"
 
@@ -110,11 +110,11 @@ def read_hire(path: str) -> WorkerConfig | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise InputError(f"what this worker is to do cannot be read: {error}") from error
+        raise InputError(f"the worker configuration cannot be read: {error}") from error
     try:
         return msgspec.json.decode(data, type=WorkerConfig)
     except msgspec.MsgspecError as error:
-        raise InputError(f"what this worker is to do cannot be understood: {error}") from error
+        raise InputError(f"the worker configuration is invalid: {error}") from error
 
 
 def own_tickets(hire: WorkerConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -252,7 +252,7 @@ def _check_store(hire: WorkerConfig) -> None:
     host = read_host()
     if hire.boot_id and hire.boot_id != host.boot_id:
         raise ConfigError(
-            f"the store {hire.store} is a file of another machine, and {host.hostname} must not write it",
+            f"the store {hire.store} is a file on another machine; {host.hostname} cannot write it",
             hint="runs on several machines need a server: --store postgresql://USER@HOST/DATABASE",
         )
 
@@ -354,7 +354,7 @@ def main() -> None:
     try:
         hire = read_hire(path)
         if hire is None:
-            tell("there is nothing to do: the run has ended")
+            tell("nothing to do: the run has ended")
             return
         os.environ.update(hire.env)
         folder = "" if path == _STDIN else os.path.dirname(os.path.abspath(path))

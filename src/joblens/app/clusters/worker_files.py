@@ -53,7 +53,7 @@ class WorkerConfigFiles:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(msgspec.json.encode(hire))
         except OSError as error:
-            raise PlacingError(f"what a worker is to be told cannot be written: {error}") from error
+            raise PlacingError(f"the worker configuration cannot be written: {error}") from error
         return path
 
     def argv(self, path: str) -> list[str]:

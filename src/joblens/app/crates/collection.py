@@ -30,7 +30,7 @@ from joblens.spec.workflows.redaction import Depth, redact_spec
 from joblens.views.crates.page import job_page, run_page
 from joblens.views.text.numbers import counted
 
-NO_LICENSE = "No licence was given: all rights remain with the author"
+NO_LICENSE = "No license given: all rights reserved by the author"
 MOST_BYTES = 100 << 20
 
 
@@ -80,10 +80,10 @@ class _Crate:
         notes = []
         if self._files.changed:
             changed = counted(len(self._files.changed), "file")
-            notes.append(f"{changed} gone or changed since: told of, not taken along")
+            notes.append(f"{changed} missing or changed since: listed, but not included")
         if self._files.large:
             large = counted(len(self._files.large), "file")
-            notes.append(f"{large} too large to take along: told of with hash and size")
+            notes.append(f"{large} too large to include: listed with hash and size")
         return "; ".join(notes)
 
     def _about(self) -> CrateAbout:
@@ -193,7 +193,7 @@ class _Crate:
         return self._add(
             f"joblens/provenance-{digest[:16]}.json",
             json.format(json.encode(found), indent=2) + b"\n",
-            "What jobs ran in: machine, code, programs, versions, environment",
+            "Provenance of the jobs: machine, code, programs, versions, environment",
             "application/json",
         )
 
@@ -269,15 +269,15 @@ class _Crate:
     def _spec_file(self, run: Run) -> CrateFile:
         if run.tables:
             tables = json.format(json.encode(run.tables), indent=2) + b"\n"
-            about = "The tables of parameters that the workflow names, as they were"
+            about = "Parameter tables of the workflow, as used by the run"
             self._add("joblens/tables.json", tables, about, "application/json")
         told, form = redact_spec(run.spec_text, run.spec_format, depth=Depth.FOR_OTHERS)
         kind = {"yaml": "application/yaml", "json": "application/json"}.get(form, "text/plain")
-        redacted = ", without what is secret in it" if run.is_redacted or told != run.spec_text else ""
+        redacted = ", without its secrets" if run.is_redacted or told != run.spec_text else ""
         text = told.encode()
         place = f"workflow.{form}"
         self._contents[place] = text
-        return bytes_file(place, text, f"The workflow as it was run{redacted}", kind)
+        return bytes_file(place, text, f"The workflow as run{redacted}", kind)
 
 
 def _tools(spec: WorkflowSpec) -> dict[int, CrateTool]:

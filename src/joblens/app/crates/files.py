@@ -207,8 +207,8 @@ def refuse_place(output: str) -> None:
         return
     if os.path.lexists(output):
         raise InputError(
-            f"{output} is there already: a crate needs a folder of its own",
-            hint="name one that is not there yet, or a file that ends in .zip",
+            f"{output} already exists: a crate needs a new directory",
+            hint="give a new directory, or a file ending in .zip",
         )
 
 
@@ -260,5 +260,5 @@ def _copy(copy: Copy, into: _Place) -> None:
             file.write(piece)
     if digest.hexdigest() != copy.sha256:
         raise InputError(
-            f"{copy.source} changed while it was copied", hint="try again when nothing writes to it"
+            f"{copy.source} changed while it was copied", hint="try again when it is not being written"
         )

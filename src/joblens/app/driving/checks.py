@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from joblens.agent.launcher.launch import is_inside_a_job
 from joblens.app.runs.control import refuse_driven, refuse_other_engine, refuse_unfinished_base
-from joblens.app.runs.records import create_run, jobs_to_run
+from joblens.app.runs.records import jobs_to_run
 from joblens.app.runs.reruns import RerunSelection
-from joblens.app.wiring.drivers import Warn, open_store_directly
+from joblens.app.wiring.drivers import Warn
 from joblens.app.workflows.loader import LoadedSpec
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.files.private import make_private_folder
@@ -73,14 +73,17 @@ _SHOWN = 20
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """A run that is asked for. `again`: it repeats these jobs of an earlier run, which keeps its outcomes.
-    `resumed`: the run that is resumed; `left`: its jobs that have not ended."""
+    """A run that is asked for. `workflow`: a new run of it is created; a path: of the workflow of that file;
+    None: `resumed` is driven itself. `again`: it repeats these jobs of an earlier run, which keeps its
+    outcomes. `left`: jobs of `resumed` that have not ended."""
 
     loaded: LoadedSpec
     options: RunOptions
+    workflow: Workflow | str | None = None
     again: RerunSelection | None = None
     base: Run | None = None  # its jobs must have ended: they would run beside themselves
     resumed: Run | None = None
+    is_held: bool = False  # this process has the lock of `resumed` already
     left: tuple[int, ...] | None = None
     detach: bool = False
 
@@ -121,47 +124,10 @@ def checked_run(
         engine.close()
 
 
-def start_request(
-    request: RunRequest,
-    workflow: Workflow | str,
-    settings: Settings,
-    config: str | None,
-    store: Store | None,
-    warn: Warn,
-) -> Run:
-    """Checks, and creates the run. `workflow`: or the file that it is created from."""
-    check_request(request, settings, config, store)
-    again = request.again
-    direct = open_store_directly(settings, warn)
-    try:
-        return create_run(
-            direct,
-            workflow,
-            request.loaded,
-            request.options,
-            settings,
-            base=again.base if again is not None else None,
-            again=again.places if again is not None else None,
-            kept_from=again.kept_from if again is not None else {},
-            spawned=again.spawned if again is not None else (),
-        )
-    finally:
-        direct.close()
-
-
-def check_request(request: RunRequest, settings: Settings, config: str | None, store: Store | None) -> None:
-    """Checks, and makes the folder for the output of jobs. Warnings come when the run is driven."""
-    with checked_run(request, settings, config, store, lambda _text: None):
-        pass
-    try:
-        make_private_folder(_output_folder(request.options))
-    except OSError as error:
-        raise _unusable(request.options, f"cannot be made: {error.strerror}") from error
-
-
 def _refuse_busy(request: RunRequest, store: Store, settings: Settings) -> None:
     if request.resumed is not None:
-        refuse_driven(request.resumed, settings)
+        if not request.is_held:
+            refuse_driven(request.resumed, settings)
         refuse_other_engine(request.resumed, request.options, store)
     base = request.again.base if request.again is not None else request.base
     if base is not None:
@@ -175,27 +141,35 @@ def _output_folder(options: RunOptions) -> str:
     return os.path.normpath(os.path.join(options.cwd, options.output_dir, "job_output"))
 
 
+def make_output_folder(options: RunOptions) -> None:
+    """Raises InputError."""
+    try:
+        make_private_folder(_output_folder(options))
+    except OSError as error:
+        raise _unusable(options, f"cannot be created: {error.strerror}") from error
+
+
 def check_folders(options: RunOptions) -> None:
     """Raises InputError where the run has no directory, or no folder for output can be made."""
     if not os.path.isdir(options.cwd or "."):
-        raise InputError(f"the directory of the run, {options.cwd}, is not there")
+        raise InputError(f"the directory of the run, {options.cwd}, does not exist")
     folder = _output_folder(options)
     above = os.path.abspath(folder)
     while not os.path.lexists(above):
         above = os.path.dirname(above)
     if not os.path.isdir(above):
-        raise _unusable(options, f"cannot be made: {os.strerror(errno.ENOTDIR)}")
+        raise _unusable(options, f"cannot be created: {os.strerror(errno.ENOTDIR)}")
     if not os.access(above, os.W_OK | os.X_OK):
         is_there = above == os.path.abspath(folder)
         raise _unusable(
-            options, "cannot be written" if is_there else f"cannot be made: {os.strerror(errno.EACCES)}"
+            options, "cannot be written" if is_there else f"cannot be created: {os.strerror(errno.EACCES)}"
         )
 
 
 def _unusable(options: RunOptions, what: str) -> InputError:
     return InputError(
         f"-o {options.output_dir}: {what}",
-        hint="what jobs print goes there; name a folder that can be written with -o DIR",
+        hint="job output goes there; give a writable directory with -o DIR",
     )
 
 
@@ -205,8 +179,8 @@ def _unusable(options: RunOptions, what: str) -> InputError:
 def refuse_inside_a_job() -> None:
     if is_inside_a_job():
         raise SupervisorError(
-            "this command runs inside a job, and a run in the background would end with that job",
-            hint="run it in front, or from outside of the job",
+            "this command runs inside a job; a background run would end with that job",
+            hint="run it in the foreground, or outside the job",
         )
 
 
@@ -238,5 +212,5 @@ def _check_inputs(plan: Plan, cwd: str, places: frozenset[int]) -> None:
         more = [f"and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else []
         raise PlanError(
             f"input {' and '.join(kinds)} are missing:\n  " + "\n  ".join([*paths[:_SHOWN], *more]),
-            hint=f"paths are looked for from {cwd or os.getcwd()}",
+            hint=f"paths are relative to {cwd or os.getcwd()}",
         )

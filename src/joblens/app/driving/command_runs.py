@@ -16,7 +16,7 @@ from joblens.app.driving.checks import open_engine, refuse_inside_a_job
 from joblens.app.driving.detaching import detach_run
 from joblens.app.driving.driver import Driven, drive
 from joblens.app.jobs.logs import OutputFollower
-from joblens.app.queue.submission import QueueRequest, QueueStore, make_tickets, open_queue_store
+from joblens.app.queue.submission import QueueRequest, make_tickets, open_queue_store
 from joblens.app.wiring.agent_context import OwnLog, current_user
 from joblens.app.wiring.drivers import Warn, logs_root, spool_dir, store_name
 from joblens.files.private import make_private_folder
@@ -28,7 +28,7 @@ from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobQueued, RunCreated, TicketMade, WorkflowCreated
 from joblens.plan.commands.command_lines import PLAN_NAME, CommandSpec, plan_of_command, text_of_command
-from joblens.ports.store import Store
+from joblens.ports.store import QueueStore, Store
 
 _SOURCE = "joblens run --engine"  # in place of a file; each user has one such workflow in a store
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from joblens.agent.runtime.loop import heed_no_nudge
+from joblens.agent.runs.signals import ignore_wakeups
 from joblens.agent.runtime.ownership import RunLock
 from joblens.app.driving.checks import refuse_inside_a_job
 from joblens.app.jobs.supervisor import log
@@ -25,11 +25,11 @@ from joblens.app.wiring.background_process import (
     store_environment,
     warn_of_logout,
 )
-from joblens.app.wiring.drivers import open_store_directly, spool_dir, store_name
+from joblens.app.wiring.drivers import open_store, spool_dir, store_name
+from joblens.files.standard_streams import guard_standard_error
 from joblens.model.errors import JoblensError
 from joblens.model.runs.run import Run, RunOptions
 from joblens.model.settings import Settings
-from joblens.views.text.standard_streams import guard_standard_error
 
 _BROKER_FROM_PARENT = "JOBLENS_QUEUE_BROKER_FROM_PARENT"
 
@@ -84,26 +84,25 @@ def main() -> None:
             settings, queue=msgspec.structs.replace(settings.queue, broker=broker)
         )
         own_log = OwnLog(settings.logs, lambda text, level: log(f"{level}: {text}"))
-        store = open_store_directly(settings, own_log.warn)
+        store = open_store(settings, own_log.warn, must_open=True)
         run = whole_run(store.find_run(options.run), store, settings)
-        store.close()
         asked = msgspec.json.decode(options.options, type=RunOptions)
         asked = msgspec.structs.replace(asked, parameters=run.options.parameters)
         run = msgspec.structs.replace(run, options=asked)
         plan = plan_of_run(run)
         lock = RunLock(spool_dir(store_name(settings)), run.uuid)
+        store.close()  # SQLite must not be carried across a fork; the child opens it again
         is_there = stand_on_its_own()
-        heed_no_nudge()
+        ignore_wakeups()
         # Taken here, not by the parent: a lock belongs to the process.
         if not lock.take():
             raise driven_by_another(run, lock)
         is_there()
-        driven = drive(run, plan, settings, log=own_log, lock=lock, config=options.config)
+        driven = drive(run, plan, settings, log=own_log, lock=lock, config=options.config, store=store)
         log(f"run {run.uuid} {driven.status} in {driven.wall_s:.1f} s")
         if options.notify:
-            store = open_store_directly(settings, own_log.warn)
             notify_run(store, driven, options.notify, own_log.warn)
-            store.close()
+        store.close()
     except (JoblensError, OSError) as error:
         log(f"ended: {error}")
         sys.exit(1)

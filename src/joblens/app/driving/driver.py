@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, structs
@@ -11,8 +12,8 @@ from joblens.agent.attempts.preparation import RunSetup
 from joblens.agent.cgroups.login_session import name_stop
 from joblens.agent.runs.driver import RunDriver
 from joblens.agent.runs.facts import RunFacts, secrets_of_batch
+from joblens.agent.runs.signals import ProcessSignals, RunSignals, wakeups_ignored
 from joblens.agent.runs.view import NoView, RunView, ThreadedView
-from joblens.agent.runtime.loop import heed_as_before, heed_no_nudge
 from joblens.agent.runtime.ownership import RunLock, remove_idle_folders
 from joblens.agent.session.context import AgentContext
 from joblens.app.jobs.preparation import SubmitEnvironment, probes_of
@@ -21,7 +22,7 @@ from joblens.app.runs.control import driven_by_another
 from joblens.app.runs.lookup import KeptResults, kept_events, kept_results
 from joblens.app.runs.records import driven_before_s, earlier_durations, enabled_places, jobs_to_run
 from joblens.app.wiring.agent_context import OwnLog, close_context, open_context, open_recovery
-from joblens.app.wiring.drivers import spool_dir, store_for_jobs, store_name
+from joblens.app.wiring.drivers import open_store, spool_dir, store_for_jobs, store_name
 from joblens.app.wiring.journals import ContextJournals
 from joblens.app.wiring.machine import check_fit, machine_offer
 from joblens.engine.schedule.capacity import AHEAD_OF_WORKERS, Choices, RunCapacity
@@ -80,7 +81,7 @@ class _Past(NamedTuple):
     base_events: list[RunEvent]  # of that run
 
 
-def drive(
+def drive(  # noqa: PLR0913 - one field each
     run: Run,
     plan: Plan,
     settings: Settings,
@@ -89,26 +90,41 @@ def drive(
     log: OwnLog | None = None,
     lock: RunLock | None = None,
     config: str | None = None,
+    store: JournaledStore | None = None,
+    signals: RunSignals | None = None,
 ) -> Driven:
-    """From where it stands to its end. `lock`: of this run, taken already. Raises RunIsDriven when another
-    process is at it."""
+    """Drives the run from its present state to its end. `lock`: of this run, taken already. `store`: a
+    connection of the caller's, which stays open. `signals`: None for those of this process. Raises
+    RunIsDriven when another process drives the run."""
     spool = spool_dir(store_name(settings))  # now: the store may be gone in the end
-    nudged = heed_no_nudge()
-    if lock is None:
-        lock = RunLock(spool, run.uuid)
-        if not lock.take():
-            heed_as_before(nudged)
-            raise driven_by_another(run, lock)
-    try:
-        return _Driving(run, plan, settings, log or OwnLog(settings.logs), config).drive(make_view)
-    finally:
-        lock.release()
-        heed_as_before(nudged)
-        remove_idle_folders(spool)
+    log = log or OwnLog(settings.logs)
+    signals = signals or ProcessSignals()
+    with wakeups_ignored() if signals.owns_process else nullcontext():
+        if lock is None:
+            lock = RunLock(spool, run.uuid)
+            if not lock.take():
+                raise driven_by_another(run, lock)
+            if not signals.owns_process:
+                lock.refuse_signals()
+        try:
+            with nullcontext(store) if store is not None else closing(open_store(settings, log.warn)) as used:
+                return _Driving(run, plan, settings, log, config, used, signals).drive(make_view)
+        finally:
+            lock.release()
+            remove_idle_folders(spool)
 
 
 class _Driving:
-    def __init__(self, run: Run, plan: Plan, settings: Settings, log: OwnLog, config: str | None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        plan: Plan,
+        settings: Settings,
+        log: OwnLog,
+        config: str | None,
+        store: JournaledStore,
+        signals: RunSignals,
+    ) -> None:
         from joblens.app.queue.notifiers import settings_of_run
         from joblens.app.runs.specs import hide_names, stored_secrets
 
@@ -124,7 +140,8 @@ class _Driving:
         self._cluster: ClusterEngine | None = None
         self._offer = self._make_offer()
         self._driver: RunDriver | None = None
-        self._journaled: list[JournaledStore] = []
+        self._store = store
+        self._signals = signals
         self._is_over = False
 
     def _make_offer(self) -> RunCapacity:
@@ -148,7 +165,7 @@ class _Driving:
         if self._run.options.engine == "local":
             return None
         if self._cluster is not None:
-            cluster, journals = self._cluster, ContextJournals(context, self._journaled[0])
+            cluster, journals = self._cluster, ContextJournals(context, self._store)
             return context.recorder.read(lambda store: cluster.side(store, journals))
         from joblens.app.clusters.engine import open_side
 
@@ -157,11 +174,10 @@ class _Driving:
     def drive(self, make_view: MakeView | None) -> Driven:
         context = open_context(
             self._settings,
-            self._take_sample,
-            allow_many_files(),
+            allow_many_files() if self._signals.owns_process else (),
             self._log.warn,
-            self._keep_journaled,
-            self._without_secrets if self._secrets else None,
+            store=self._store,
+            write_filter=self._without_secrets if self._secrets else None,
         )
         context = structs.replace(context, complete=name_stop)
         context.add_secrets(self._secrets)
@@ -194,7 +210,7 @@ class _Driving:
             facts.note_now(started)
             status = RunStatus.FAILED
             try:
-                status = driver.run(running)
+                status = driver.run(self._signals, running)
                 status = self._note_end(facts, status)
                 self._is_over = True
             except JoblensError:
@@ -235,7 +251,7 @@ class _Driving:
             status = RunStatus.STOPPED
             facts.note_now(RunEnded(status))
             jobs = "a job was" if late == 1 else f"{late:,} jobs were"
-            self._log.warn(f"{jobs} added just as the run ended; joblens resume runs them")
+            self._log.warn(f"{jobs} added as the run ended; joblens resume runs them")
         return status
 
     def _note_added_jobs(self, driver: RunDriver) -> None:
@@ -252,15 +268,6 @@ class _Driving:
         if isinstance(write, RunNoted) and isinstance(write.event.fact, OutputsMissing | DatasetFinalized):
             return structs.replace(write, event=self._secrets.hide(write.event))
         return write
-
-    def _keep_journaled(self, store: Store) -> Store:
-        assert isinstance(store, JournaledStore)
-        self._journaled.append(store)
-        return store
-
-    def _take_sample(self, name: str) -> None:
-        if self._driver is not None:
-            self._driver.take_sample(name)
 
     def _schedule(self, context: AgentContext) -> Schedule:
         choices = Choices(

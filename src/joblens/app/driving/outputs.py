@@ -68,7 +68,9 @@ def _write_time_series(
 
     path = write_run_time_series(store, run, plan, output_dir, store_owner(settings))
     if not path.endswith(f"_{run.number}.db"):
-        own_log.warn(f"the file of samples with this run's number has jobs of another store: see {path}")
+        own_log.warn(
+            f"the file of samples with this run's number belongs to another store; samples are in {path}"
+        )
 
 
 def _plot(store: Store, run: Run, plan: Plan, output_dir: str, settings: Settings, own_log: OwnLog) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.agent.runtime.loop import heed_as_before, heed_no_nudge
+from joblens.agent.runs.signals import wakeups_ignored
 from joblens.agent.runtime.ownership import RunLock, is_gone
 from joblens.analysis.findings.failure_causes import Cause, Diagnosis, diagnose
 from joblens.analysis.runs.status import run_label
@@ -48,7 +48,7 @@ def refuse_unfinished_run(run: Run, store: Store, settings: Settings) -> None:
         label = run_label(run)
         raise RunIsDriven(
             f"run {label} is being run on {run.owner.host}",
-            hint=f"joblens watch {label} --recover waits for its end, joblens cancel {label} ends it",
+            hint=f"joblens watch {label} --recover waits for it to end, joblens cancel {label} cancels it",
         )
 
 
@@ -58,16 +58,13 @@ def hold_run(run: Run, store: Store, settings: Settings) -> Iterator[RunLock]:
     Raises RunIsDriven."""
     refuse_unfinished_run(run, store, settings)
     lock = RunLock(spool_dir(store_name(settings)), run.uuid)
-    nudged = heed_no_nudge()  # the holder of the lock is sent a signal that would end it
-    try:
+    with wakeups_ignored():
         if not lock.take():
             raise driven_by_another(run, lock)
         try:
             yield lock
         finally:
             lock.release()
-    finally:
-        heed_as_before(nudged)
 
 
 def reset_jobs(
@@ -136,7 +133,9 @@ def _failure(
     try:
         record = store.find(last.job_uuid)
     except UnknownJob:
-        diagnosis = Diagnosis(cause=Cause.UNKNOWN, evidence=f"{job.why or 'it failed'}; its record is gone")
+        diagnosis = Diagnosis(
+            cause=Cause.UNKNOWN, evidence=f"{job.why or 'it failed'}; its record was deleted"
+        )
         return Failure(job.index, job.name, last_attempt(job), diagnosis)
     diagnosis = diagnose(
         record,
@@ -191,7 +190,7 @@ def parse_hook(line: str) -> tuple[str, ...]:
     except ValueError as error:
         raise InputError(f"--recovery-hook {line}: {error}") from error
     if not words:
-        raise InputError("--recovery-hook: no command was given", hint="--recovery-hook 'bash fix.sh'")
+        raise InputError("--recovery-hook: no command given", hint="--recovery-hook 'bash fix.sh'")
     if any("\0" in word for word in words):
         raise InputError("--recovery-hook: a command cannot have NUL characters in it")
     return words
@@ -235,7 +234,7 @@ def run_hook(
     error = result.record.outcome.error if result.record.outcome is not None else None
     code = result.returncode
     raise RecoveryRefused(
-        f"the recovery hook {words[0]} failed ({error or f'exit code {code}'}): nothing was changed",
+        f"the recovery hook {words[0]} failed ({error or f'exit code {code}'}); nothing changed",
         hint=f"joblens logs {number if number is not None else result.uuid} shows what it printed",
     )
 

@@ -1,27 +1,21 @@
-"""Sweep without a file (`joblens map`): a workflow made from values, run, and its output passed on."""
+"""Sweep without a file (`joblens map`): a workflow made from values."""
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, json
 
-from joblens.app.driving.checks import RunRequest, start_request
-from joblens.app.driving.views import failure_of
-from joblens.app.jobs.logs import read_log
-from joblens.app.wiring.drivers import Warn, logs_dir, open_store_directly, store_is_there, store_name
+from joblens.app.wiring.drivers import logs_dir, store_name
 from joblens.app.workflows.loader import LoadedSpec, loaded_run
-from joblens.model.errors import InputError, JoblensError, UnknownWorkflow
-from joblens.model.jobs.job import Record, Status
-from joblens.model.runs.plan import PlannedJob
-from joblens.model.runs.run import JobState, Run, RunOptions, RunStatus, Workflow
+from joblens.model.errors import InputError, UnknownWorkflow
+from joblens.model.runs.run import Run, Workflow
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
 from joblens.plan.commands.command_lines import MappedJob, Source
 from joblens.plan.commands.parameters import BadParameter, values_of
 from joblens.ports.store import Store
-from joblens.views.runs.live import failure_text
 
 _GROUP = "each"  # requirements all jobs share, so that one advice is for all of them
 
@@ -50,7 +44,7 @@ def lines_of_file(path: str) -> list[str]:
     ]
     values = [line for line in lines if line]
     if not values:
-        raise InputError(f":::: {path}: has no lines", hint="one value on each line")
+        raise InputError(f":::: {path}: has no lines", hint="write one value per line")
     return values
 
 
@@ -102,31 +96,8 @@ def spec_of(name: str, jobs: Sequence[MappedJob], each: EachJob) -> LoadedSpec:
     return loaded_run(stored)
 
 
-def create_map(
-    settings: Settings,
-    config: str | None,
-    loaded: LoadedSpec,
-    options: RunOptions,
-    *,
-    is_named: bool,
-    warn: Warn,
-) -> Run:
-    """A run of a new workflow; of the one of that name where it was named and came from no file either."""
-    workflow = None
-    if is_named and store_is_there(settings):
-        store = open_store_directly(settings, warn)
-        try:
-            workflow = _known(store, loaded.plan.name)
-        finally:
-            store.close()
-    return start_request(map_request(loaded, options), workflow or "", settings, config, None, warn)
-
-
-def map_request(loaded: LoadedSpec, options: RunOptions) -> RunRequest:
-    return RunRequest(loaded=loaded, options=options)
-
-
-def _known(store: Store, name: str) -> Workflow | None:
+def workflow_without_file(store: Store, name: str) -> Workflow | None:
+    """Returns the workflow of that name that came from no file: a sweep of the same name is its next run."""
     try:
         found = store.find_workflow(name)
     except (UnknownWorkflow, InputError):
@@ -139,71 +110,3 @@ def output_dir_of(settings: Settings, chosen: str | None) -> str:
     if chosen is not None:
         return os.path.abspath(chosen)
     return os.path.join(os.path.abspath(logs_dir(store_name(settings))), "map")
-
-
-class MapView:
-    """Passes on what jobs print, each job's as one piece, when it has ended."""
-
-    def __init__(self, *, keeps_order: bool, count: int, say: Callable[[str], None] | None) -> None:
-        self._keeps_order = keeps_order
-        self._say = say
-        self._ended: dict[int, Record | None] = {}
-        self._next = 0
-        self._count = count
-
-    def state_changed(self, index: int, state: JobState, why: str = "") -> None:
-        if state.is_final and index not in self._ended:
-            self._ended[index] = None  # it never ran: nothing to print, nothing to wait for
-            self._pass_on()
-
-    def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
-        """Jobs that others added print in their own files alone."""
-
-    def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
-        pass
-
-    def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
-        if not self._keeps_order:
-            self._ended[index] = None
-            self._print(record)
-            return
-        self._ended[index] = record
-        self._pass_on()
-
-    def _pass_on(self) -> None:
-        while self._keeps_order and self._next in self._ended:
-            record = self._ended[self._next]
-            if record is not None:
-                self._ended[self._next] = None
-                self._print(record)
-            self._next += 1
-
-    def note(self, text: str) -> None:
-        if self._say is not None:
-            self._say(text)
-
-    def tick(self) -> None:
-        pass
-
-    def close(self, status: RunStatus) -> None:
-        for index in range(self._next, self._count):
-            record = self._ended.get(index)
-            if record is not None:
-                self._print(record)
-
-    def _print(self, record: Record) -> None:
-        for stream, descriptor in (("stdout", 1), ("stderr", 2)):
-            _copy(record, stream, descriptor)
-        if record.status is not Status.SUCCESS and self._say is not None:
-            index = record.job.run.index if record.job.run else 0
-            self._say(failure_text(failure_of(index, 1, record)))
-
-
-def _copy(record: Record, stream: str, descriptor: int) -> None:
-    try:
-        for chunk in read_log(record, stream, None):
-            view = memoryview(chunk)
-            while view:
-                view = view[os.write(descriptor, view) :]
-    except (JoblensError, OSError):
-        pass  # it printed nothing, or whoever read it has gone: the jobs go on

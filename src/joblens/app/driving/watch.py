@@ -2,14 +2,15 @@
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
+from joblens.agent.runs.view import RunView
 from joblens.agent.runtime.ownership import is_gone
 from joblens.analysis.runs.status import driven_s
-from joblens.app.driving.views import LineView, LiveView
 from joblens.app.runs.lookup import kept_results
 from joblens.app.runs.state import schedule_of
 from joblens.engine.progress.allocations import TellsWhy
-from joblens.engine.progress.progress import TIME, last_stop, standing
+from joblens.engine.progress.progress import TIME, ProgressTracker, last_stop, standing
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.schedule import Schedule
 from joblens.model.errors import UnknownJob
@@ -36,7 +37,13 @@ _SHARE = 0.1  # of its time that looking may take: a run of 100,000 jobs is look
 _NAP_S = 0.1
 _RECORDS_READ = 100  # whole records read in one look; ends of jobs beyond are counted, not told one by one
 
-View = LiveView | LineView
+
+class WatchView(RunView, Protocol):
+    tracker: ProgressTracker
+
+    def leave(self) -> None:
+        """The run continues, and is no longer shown."""
+        ...
 
 
 def offer_of(store: Store, run: Run) -> RunCapacity:
@@ -54,7 +61,7 @@ def offer_of(store: Store, run: Run) -> RunCapacity:
 
 
 class RunWatcher:
-    def __init__(self, store: Store, run: Run, plan: Plan, view: View) -> None:
+    def __init__(self, store: Store, run: Run, plan: Plan, view: WatchView) -> None:
         """`plan`: a growing one."""
         self._store = store
         self._run = run
@@ -93,7 +100,7 @@ class RunWatcher:
             if self._is_deserted():
                 self.look()  # it may have ended in between
                 if self._status is RunStatus.RUNNING:
-                    self._view.note("nobody drives this run any more; joblens resume goes on with it")
+                    self._view.note("the driver of this run is gone; joblens resume continues it")
                     self._status = self._view.tracker.status = RunStatus.STOPPED
                     self._stop_clock()
                     self.look()
@@ -184,7 +191,7 @@ class RunWatcher:
         self._stops.append(event)
         now = last_stop(self._stops)
         if now is not None and now is not before and not self._is_first:
-            who = "its time is up" if now.by == TIME else "someone asked for its end"
+            who = "time limit reached" if now.by == TIME else "cancelled"
             self._view.note(f"{who} ({now.how})")
 
     def _tell_kept(self) -> None:

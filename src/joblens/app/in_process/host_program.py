@@ -15,6 +15,7 @@ from joblens.agent.measuring.window_measurement import Measurement
 from joblens.app.in_process.host_meter import has_linux
 from joblens.app.jobs.epilog import apply_retention
 from joblens.files.private import make_private_folder
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import ConfigError, InputError, JoblensError, StoreError
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Owner, Record
@@ -30,7 +31,7 @@ from joblens.model.writes import (
     Write,
 )
 from joblens.ports.store import Sink, Store
-from joblens.probes.host.machine_load import HostFacts, process_start_ticks, read_host
+from joblens.probes.host.machine_load import HostFacts, read_host
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ def private_dir(path: "str | os.PathLike[str]") -> str:
     except OSError as error:
         raise InputError(
             f"{absolute}: cannot be used as a log directory: {error.strerror}",
-            hint="give a directory that exists or can be made",
+            hint="give a directory that exists or can be created",
         ) from error
     return absolute
 
@@ -251,7 +252,7 @@ class HostConnection:
         except (JoblensError, OSError) as error:
             if not self._has_warned:
                 self._has_warned = True
-                self._warn(f"what a job does could not be written down: {error}")
+                self._warn(f"the job's data could not be written: {error}")
             return None
 
     @contextlib.contextmanager
@@ -275,7 +276,7 @@ class HostConnection:
         try:
             return open_store(self.settings(), self._warn), open_sinks(self.settings(), self._warn)
         except ImportError as error:  # no file locks on this system
-            raise StoreError(f"no store can be kept here: {error}") from error
+            raise StoreError(f"no store can be created here: {error}") from error
 
     # -- around a fork. SQLite keeps the locks of a process in its memory: a child that inherits an open
     # database believes to hold locks that only its parent has. So nothing may be open while forking.
@@ -295,7 +296,9 @@ class HostConnection:
         self._start_anew()
         if inherited is not None:
             _never_closed.append(inherited)
-            self._why_unusable = "the program forked while its store was in use: this child cannot use it"
+            self._why_unusable = (
+                "the program forked while its store was in use; the child process cannot use it"
+            )
 
 
 def _current_user() -> str:
@@ -346,10 +349,9 @@ def _surroundings_of_program(host: HostFacts, settings: Settings) -> ProvenanceS
     if not settings.provenance.enabled or not has_linux():
         return None
     from joblens import __version__
-    from joblens.agent.provenance.command_kind import CommandKind
     from joblens.agent.provenance.parts import ProvenanceParts
     from joblens.model.jobs.details import digest_of
-    from joblens.probes.provenance.program_files import starting_words
+    from joblens.probes.provenance.program_files import CommandKind, starting_words
 
     words = (sys.executable, *starting_words(sys.orig_argv, is_shell=False)[1:])
     try:

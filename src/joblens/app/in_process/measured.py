@@ -59,7 +59,7 @@ def measured(
             return cast("Measured[P, R]", _measure_methods(function, decorate, name))
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InputError(
-                f"{function.__qualname__} is a generator: its body runs piece by piece, between other work",
+                f"{function.__qualname__} is a generator, whose body runs interleaved with other work",
                 hint="measure the function that uses it",
             )
         shown = label or name or function.__qualname__

@@ -24,7 +24,7 @@ from joblens.analysis.numbers.statistics import summary_form
 from joblens.app.in_process.host_meter import IN_PROCESS_PROBES, open_instruments, shared_meter
 from joblens.app.in_process.host_program import HostConnection, private_dir
 from joblens.app.in_process.profiler import profile_of
-from joblens.app.wiring.values import plain_params, plain_text
+from joblens.app.jobs.requests import plain_params, plain_text
 from joblens.model.errors import InputError, UnknownJob
 from joblens.model.history import BENCH_TAG, HistoryQuery
 from joblens.model.jobs.job import Attempt, Job, Outcome, Placement, Record, Status
@@ -95,7 +95,7 @@ def measured_remote(thing: Any, decorate: Callable[[Any], Any]) -> Any:
     )
     if inside is None or not hasattr(thing, "_default_options"):
         raise InputError(
-            "this version of Ray does not show what is inside of a remote function",
+            "this version of Ray does not expose the wrapped function",
             hint="write @ray.remote above @joblens.measured",
         )
     options = {name: value for name, value in (thing._default_options or {}).items() if value is not None}  # noqa: SLF001
@@ -228,7 +228,7 @@ class JobMonitor:
         With `container_name` the profile tells of that container too, which may be started later."""
         task_id = plain_text(task_id)
         if not task_id:
-            raise InputError("task_id is empty", hint="give the job an id of your own, such as my-task-123")
+            raise InputError("task_id is empty", hint="give an ID such as my-task-123")
         if task_id in self._active:
             logger.warning("Job %s was started again before it was stopped", task_id)
             self.stop_monitoring(task_id, Status.ERROR, error="started again before it was stopped")

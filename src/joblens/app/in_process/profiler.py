@@ -16,8 +16,7 @@ from msgspec import Struct
 from joblens.agent.measuring.window_measurement import Measurement
 from joblens.analysis.numbers.profile import chosen_metrics, detailed_profile, without_others
 from joblens.app.in_process.host_meter import IN_PROCESS_PROBES, HostMeter, open_instruments, shared_meter
-from joblens.app.jobs.requests import LEAST_INTERVAL_S
-from joblens.app.wiring.values import plain_text
+from joblens.app.jobs.requests import LEAST_INTERVAL_S, plain_text
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import EVERY_GPU, Job
 from joblens.model.values.ids import new_uuid
@@ -28,7 +27,7 @@ if TYPE_CHECKING:  # with all it takes to talk to an engine
 
 DEFAULT_INTERVAL_S = 0.5
 _MOST_SNAPSHOTS = 1000
-_NO_CO2 = {"co2_mg": "worked out for jobs only, with energy.grid_co2_g_per_kwh; a profile has the energy"}
+_NO_CO2 = {"co2_mg": "computed for jobs only, with energy.grid_co2_g_per_kwh; a profile has the energy"}
 
 logger = logging.getLogger("joblens.profiler")
 
@@ -59,9 +58,7 @@ class ResourceProfiler:
         self.metrics = chosen_metrics(metrics)
         self._shows_every_gpu = metrics is not None and "gpu" in self.metrics
         if on_snapshot is not None and snapshot_interval is None:
-            raise InputError(
-                "on_snapshot needs snapshot_interval", hint="say how often: snapshot_interval=60"
-            )
+            raise InputError("on_snapshot needs snapshot_interval", hint="for example snapshot_interval=60")
         self.snapshot_interval = (
             None if snapshot_interval is None else _seconds("snapshot_interval", snapshot_interval)
         )
@@ -169,7 +166,7 @@ class ResourceProfiler:
                 try:
                     self._on_snapshot(profile)
                 except Exception:
-                    logger.exception("on_snapshot failed; profiling goes on")
+                    logger.exception("on_snapshot failed; profiling continues")
             # Missed places are skipped, never made up for in a burst.
             due_s += max(1, -int(-(time.monotonic() - due_s) // every_s)) * every_s
 

@@ -54,7 +54,7 @@ class WatchedContainer:
         """Why it was not seen; '' when it was."""
         if self._watch.was_seen():
             return ""
-        return self._watch.problem() or "the container engine has not answered yet"
+        return self._watch.problem() or "the container engine has not responded yet"
 
     def _open_reader(self, found: Found, start_mono_ns: int, base: dict[str, int] | None) -> Reader:
         return GroupReader(
@@ -70,9 +70,7 @@ def container_info(name: str) -> dict[str, Any]:
 
 def _connect() -> ContainerApi:
     if not hasattr(socket, "AF_UNIX"):
-        raise ContainerError(
-            "container engines are asked over Unix sockets, which Python lacks on this system"
-        )
+        raise ContainerError("container engines use Unix sockets, which Python lacks on this system")
     return connect(timeout_s=5.0)
 
 

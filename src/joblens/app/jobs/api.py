@@ -9,13 +9,13 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from joblens.agent.launcher.launch import LaunchPlan
-from joblens.agent.session.context import AgentContext, watch_name
+from joblens.agent.session.context import AgentContext
 from joblens.agent.session.pool import SessionPool, StartSession
 from joblens.agent.session.session import JobSession
 from joblens.agent.slots.loop import SlotPlan
 from joblens.agent.slots.pool import SlotPool
 from joblens.agent.slots.slot import SlotJob
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.app.jobs.epilog import apply_retention
 from joblens.app.jobs.preparation import DEFAULT_INTERVAL_S, PreparedJob, SubmitEnvironment, prepare
 from joblens.app.jobs.requests import (
@@ -148,23 +148,15 @@ class SequentialRunner:
     def __init__(self, settings: Settings, warn: Warn | None = None) -> None:
         self._settings = settings
         self._log = OwnLog(settings.logs)
-        self._pool: SessionPool | None = None
-        self._context = open_context(settings, self._take_sample, warn=warn or self._log.warn)
+        self._context = open_context(settings, warn=warn or self._log.warn)
 
     def run(self, prepared: PreparedJob) -> Result:
         """An exception while it runs (KeyboardInterrupt) ends the job first, and is recorded."""
-        self._pool = SessionPool(self._context, 1)
-        (record,) = self._pool.run([session_starter(prepared, self._context, self._settings)])
+        (record,) = SessionPool(self._context, 1).run(
+            [session_starter(prepared, self._context, self._settings)]
+        )
         self._log.ended(record)
         return Result(record, self._settings)
-
-    def _take_sample(self, name: str) -> None:
-        uuid = name.removeprefix(watch_name(""))
-        session = self._pool.session(uuid) if self._pool is not None else None
-        if session is not None and name == uuid:
-            session.take_sample()
-        elif session is not None:
-            session.watch_limits()
 
     def __enter__(self) -> Self:
         return self
@@ -172,14 +164,7 @@ class SequentialRunner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            clock = self._context.clock
-            with suppress(JoblensError):  # how the jobs ended stands
-                self._context.recorder.read(
-                    lambda store: apply_retention(store, self._settings, clock.now_us())
-                )
-        finally:
-            close_context(self._context)
+        _close(self._context, self._settings)
 
 
 __all__ = ["JobFailed", "Result", "map_commands", "run"]
@@ -272,7 +257,9 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
     `commands` is read as jobs are started, a few ahead. Leaving the loop early, or an exception in
     it, ends the jobs that run (TERM, then KILL after their grace time) and records them as cancelled."""
     if isinstance(commands, str):
-        raise InputError("commands: one text was given", hint="give a list of commands, or use joblens.run")
+        raise InputError(
+            "commands: expected a list, not a string", hint="pass a list of commands, or use joblens.run"
+        )
     width = _width(jobs)
     asked = _requirements(cpus, memory, pids, timeout)
     common = Request(
@@ -295,16 +282,8 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
 def _run_slots(
     prepared: Iterable[PreparedJob], settings: Settings, width: int, env: dict[str, str]
 ) -> Iterator[Result]:
-    pool: SlotPool | None = None
-
-    def tick(_name: str) -> None:
-        if pool is not None:
-            pool.heed_cancel_requests()
-            if settings.job_metrics.enabled:
-                pool.take_samples()
-
     log = OwnLog(settings.logs)
-    context = open_context(settings, tick, warn=log.warn)
+    context = open_context(settings, warn=log.warn)
     try:
         pool = SlotPool(
             context,
@@ -315,12 +294,15 @@ def _run_slots(
                 accounting=settings.limits.accounting,
             ),
         )
-        context.sampler.add("slots", settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S)
+        interval_s = settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
+        context.sampler.add("slots: cancel requests", interval_s, pool.heed_cancel_requests)
+        if settings.job_metrics.enabled:
+            context.sampler.add("slots", interval_s, pool.take_samples)
         for record in pool.run(_slot_job(one, env, context) for one in prepared):
             log.ended(record)
             yield Result(record, settings)
     finally:
-        _leave(context, settings)
+        _close(context, settings)
 
 
 def _slot_job(prepared: PreparedJob, env: dict[str, str], context: AgentContext) -> SlotJob:
@@ -329,28 +311,19 @@ def _slot_job(prepared: PreparedJob, env: dict[str, str], context: AgentContext)
 
 
 def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: int) -> Iterator[Result]:
-    pool: SessionPool | None = None
-
-    def take_sample(name: str) -> None:
-        uuid = name.removeprefix(watch_name(""))
-        session = pool.session(uuid) if pool is not None else None
-        if session is not None and name == uuid:
-            session.take_sample()
-        elif session is not None:
-            session.watch_limits()
-
     log = OwnLog(settings.logs)
-    context = open_context(settings, take_sample, warn=log.warn)
+    context = open_context(settings, warn=log.warn)
     try:
         pool = SessionPool(context, width)
         for record in pool.run(session_starter(one, context, settings) for one in prepared):
             log.ended(record)
             yield Result(record, settings)
     finally:
-        _leave(context, settings)
+        _close(context, settings)
 
 
-def _leave(context: AgentContext, settings: Settings) -> None:
+def _close(context: AgentContext, settings: Settings) -> None:
+    """Applies the retention and closes the context."""
     try:
         with suppress(JoblensError):  # how the jobs ended stands
             context.recorder.read(lambda store: apply_retention(store, settings, context.clock.now_us()))
@@ -374,7 +347,7 @@ def _accounting(name: str | None) -> Accounting | None:
 def _container(given: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
     if given is None:
         return None
-    from joblens.app.jobs.container_requests import container_of
+    from joblens.app.jobs.requests import container_of
 
     return container_of(given)
 

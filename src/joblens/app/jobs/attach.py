@@ -101,7 +101,7 @@ class _Looking:
         self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
         self._log = OwnLog(settings.logs)
         self._attachment: Attachment | None = None
-        self.context: AgentContext = open_context(settings, self._take_sample, warn=self._log.warn)
+        self.context: AgentContext = open_context(settings, warn=self._log.warn)
 
     def stop_soon(self, _number: int, _frame: FrameType | None) -> None:
         """A signal handler."""
@@ -138,10 +138,6 @@ class _Looking:
             return record
         finally:
             close_context(context)
-
-    def _take_sample(self, name: str) -> None:
-        if self._attachment is not None:
-            self._attachment.take_sample()
 
     def _sampled(self, sample: Sample) -> None:
         """On the sampler's thread."""

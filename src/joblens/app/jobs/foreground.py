@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from joblens.agent.attempts.foreground import Foreground
 from joblens.agent.launcher.launch import LaunchPlan
-from joblens.agent.session.context import watch_name
-from joblens.agent.terminal.output import OutputFiles
+from joblens.agent.session.foreground import Foreground
+from joblens.agent.terminal.streams import OutputFiles
 from joblens.app.jobs.epilog import Notice, after_job
 from joblens.app.jobs.preparation import PreparedJob
 from joblens.app.wiring.agent_context import OwnLog, close_context, open_context
@@ -33,16 +32,7 @@ class Ended(Struct, frozen=True):
 
 def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live: RenderLive | None) -> Ended:
     log = OwnLog(settings.logs)
-    foreground: Foreground | None = None
-
-    def take_sample(name: str) -> None:
-        assert foreground is not None
-        if name == prepared.job.uuid:
-            foreground.session.take_sample()
-        elif name == watch_name(prepared.job.uuid):
-            foreground.session.watch_limits()
-
-    context = open_context(settings, take_sample, warn=log.warn)
+    context = open_context(settings, warn=log.warn)
     context.add_secrets(prepared.secrets, prepared.job.uuid)
     try:
         foreground = Foreground(
@@ -81,5 +71,5 @@ def _output_files(uuid: str, settings: Settings, warn: Callable[[str], None]) ->
     try:
         return OutputFiles(os.path.join(base, uuid), settings.output.max_size)
     except OSError as error:
-        warn(f"the job's output is not kept: {base}: {error.strerror}")
+        warn(f"the job's output is not recorded: {base}: {error.strerror}")
         return None  # the job still runs, with its streams inherited

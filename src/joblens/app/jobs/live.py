@@ -102,12 +102,12 @@ def look_now(store: Store, record: Record) -> Details:
         return Details()
     host = read_host()
     if not is_here(attempt.owner, host):
-        return _nothing(f"it runs on {attempt.owner.host}: only there its processes can be looked at")
+        return _nothing(f"it runs on {attempt.owner.host}; its processes are visible only there")
     if not is_within_reach(attempt.owner, host):
-        return _nothing("its processes cannot be seen from this container, or are gone since the last boot")
+        return _nothing("its processes are not visible from this container, or ended with the last boot")
     depth = look_at_memory(_living(attempt), attempt.groups, within_s=_WITHIN_S)
     if not depth.seen:
-        return _nothing("none of its processes is there any more")
+        return _nothing("none of its processes is running")
     details = Details(memory=depth)
     store.apply([DetailsTaken(record.job.uuid, details)])
     return details

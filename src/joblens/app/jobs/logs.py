@@ -26,15 +26,15 @@ def kept_file(record: Record, stream: str) -> str:
     uuid = record.job.uuid
     if record.attempt is None:
         if record.status.is_final:
-            raise InputError(f"job {uuid} was never started, so it printed nothing")
+            raise InputError(f"job {uuid} was never started, so the job printed nothing")
         raise InputError(f"job {uuid} has not started yet", hint="follow it with --follow")
     if not record.attempt.logs_dir:
-        raise InputError(f"the output of job {uuid} was not kept")
+        raise InputError(f"the output of job {uuid} was not recorded")
     path = os.path.join(record.attempt.logs_dir, STREAMS[stream])
     if not os.path.exists(path) and record.status.is_final:
         raise InputError(
-            f"{path} is not there any more",
-            hint="output is kept for a time only: 'joblens config show' tells job_metrics.retention_days",
+            f"{path} no longer exists",
+            hint="output is deleted after job_metrics.retention_days; see 'joblens config show'",
         )
     return path
 
@@ -74,7 +74,7 @@ class LogReader:
         while True:
             skipped = self._skip_hole(descriptor)
             if skipped:
-                yield f"\n[joblens: {skipped} bytes left out here]\n".encode()
+                yield f"\n[joblens: {skipped} bytes omitted]\n".encode()
             chunk = os.pread(descriptor, self._data_ahead(descriptor), self._offset)
             if not chunk:
                 return

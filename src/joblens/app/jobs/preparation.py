@@ -8,12 +8,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runtime.ownership import this_process
 from joblens.app.jobs.requests import LEAST_INTERVAL_S, Request, check_request, inputs_of, outputs_asked
 from joblens.app.wiring.agent_context import current_user
 from joblens.model.errors import InputError, LaunchError
 from joblens.model.jobs.job import ContainerJob, EarlySignal, Job, Owner
+from joblens.model.redaction.names import seeds_of
 from joblens.model.redaction.secrets import (
     NO_SECRETS,
     SecretValues,
@@ -24,7 +25,6 @@ from joblens.model.redaction.secrets import (
     redact_text,
     secret_values,
 )
-from joblens.model.redaction.seeds import seeds_of
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
 from joblens.probes.host.machine_load import read_host
@@ -121,7 +121,7 @@ def prepare(request: Request, settings: Settings, here: SubmitEnvironment | None
     secrets = secret_values({**request.env, **request.params}) if params or added else NO_SECRETS
     job = secrets.hide_in_job(job)
     if container is not None:
-        from joblens.app.jobs.container_requests import client_env
+        from joblens.app.jobs.requests import client_env
 
         inside = client_env(here.environ, request.env, uuid)
         return PreparedJob(job, argv, inside, cwd, request.notify, secrets)
@@ -190,7 +190,7 @@ def _shown(text: str) -> str:
 def _params(params: dict[str, Any]) -> dict[str, Any]:
     if not params:
         return {}
-    from joblens.app.wiring.values import plain_params
+    from joblens.app.jobs.requests import plain_params
 
     return redact_params(plain_params(params))
 
@@ -209,6 +209,8 @@ def default_name(argv: Sequence[str]) -> str:
 
 def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
     """K=V, where V is read as JSON when it is JSON and kept as text otherwise; or a JSON object."""
+    if not pairs:
+        return {}
     import msgspec
 
     from joblens.model.values.json_text import decode_json
@@ -260,7 +262,7 @@ def _object(text: str) -> dict[str, Any]:
     try:
         found = decode_json(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        hint = """in a shell quote it as a whole: -p '{"mesh_size": 64}'"""
+        hint = """quote it in a shell: -p '{"mesh_size": 64}'"""
         raise InputError(f"--param {as_text(text)}: not JSON: {error}", hint=hint) from None
     assert isinstance(found, dict)  # it begins so
     _refuse_doubles(text)
@@ -275,7 +277,7 @@ def parse_env(pairs: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         if not name:
             raise InputError(f"--env {pair}: expected NAME=VALUE")
         if not separator and name not in environ:
-            raise InputError(f"--env {name}: it is not set here", hint=f"write --env {name}=VALUE")
+            raise InputError(f"--env {name}: not set in the environment", hint=f"write --env {name}=VALUE")
         env[name] = value if separator else environ[name]
     return env
 
@@ -291,11 +293,11 @@ def parse_early_signal(text: str) -> EarlySignal:
     known = {signals.name: signals.value for signals in signal.Signals}
     number = int(bare[:4]) if bare.isascii() and bare.isdigit() else known.get(f"SIG{bare}", 0)
     if not separator:
-        raise InputError(f"--signal {text}: expected NAME@TIME", hint="for one: --signal USR1@60")
+        raise InputError(f"--signal {text}: expected NAME@TIME", hint="for example: --signal USR1@60")
     if not 1 <= number < signal.NSIG:
         raise InputError(
             f"--signal {text}: there is no signal '{name}'",
-            hint="`kill -l` lists them; for one: --signal USR1@60",
+            hint="`kill -l` lists them; for example: --signal USR1@60",
         )
     try:
         return EarlySignal(number, parse_duration(lead))
@@ -342,11 +344,11 @@ def _job_dir(asked: str | None, current: str) -> str:
     if asked is None:
         if not current:
             raise LaunchError(
-                "the current directory does not exist any more", hint="cd to another one, or give --cwd"
+                "the current directory no longer exists", hint="cd to another directory, or give --cwd"
             )
         return current
     if not asked or (not current and not os.path.isabs(asked)):
-        raise InputError(f"--cwd '{asked}': cannot be found from here", hint="give the whole path")
+        raise InputError(f"--cwd '{asked}': cannot be found", hint="give an absolute path")
     path = os.path.normpath(os.path.join(current, asked))
     if not os.path.isdir(path):
         raise InputError(f"--cwd {asked}: there is no such directory")

@@ -33,7 +33,7 @@ def slurm_id(ident: str) -> str | None:
     bare = ident.removeprefix(PREFIX)
     if not _ID.fullmatch(bare):
         raise UnknownJob(
-            f"'{ident}' is no id of a Slurm job",
+            f"'{ident}' is not a Slurm job ID",
             hint="write slurm:4711, or slurm:4711_3 for an array element",
         )
     return bare
@@ -92,8 +92,8 @@ def find_in_slurm(store: Store, job_id: str) -> Record:
     records = records_in(store, job_id)
     if not records:
         raise UnknownJob(
-            f"no job of joblens ran in Slurm job {job_id}",
-            hint=f"`joblens seff {job_id}` shows what Slurm knows of it; `joblens history` lists jobs",
+            f"no joblens job ran in Slurm job {job_id}",
+            hint=f"`joblens seff {job_id}` shows what Slurm recorded; `joblens history` lists jobs",
         )
     if len(records) > 1:
         raise _several(job_id, records)
@@ -106,9 +106,9 @@ def _several(job_id: str, records: Sequence[Record]) -> AmbiguousJob:
     newest_first = sorted(records, key=lambda record: record.number or 0, reverse=True)
     return AmbiguousJob(
         "\n".join(
-            [f"{len(records)} jobs of joblens ran in Slurm job {job_id}:", *candidate_lines("", newest_first)]
+            [f"{len(records)} joblens jobs ran in Slurm job {job_id}:", *candidate_lines("", newest_first)]
         ),
-        hint="name one of them by its UUID, or an array element as slurm:ARRAY_INDEX",
+        hint="give a UUID, or slurm:ARRAY_INDEX for an array element",
     )
 
 
@@ -121,9 +121,9 @@ def refuse_ambiguous(store: Store, ident: str, found: Record) -> None:
         lines = candidate_lines("", [found, others[0]])
         raise AmbiguousJob(
             "\n".join(
-                [f"'{ident}' is the number of a job of joblens and of a job of Slurm:", *lines],
+                [f"'{ident}' is both a joblens job and a Slurm job:", *lines],
             ),
-            hint=f"say which: job:{ident} or {PREFIX}{ident}",
+            hint=f"write job:{ident} or {PREFIX}{ident}",
         )
 
 
@@ -132,7 +132,7 @@ def also_in_slurm(store: Store, ident: str, found: Record) -> str:
     machines without Slurm nobody means one."""
     if not has_slurm() or not _others(store, ident, found):
         return ""
-    return f"joblens: {ident} is a job of joblens; Slurm job {ident} is {PREFIX}{ident}"
+    return f"joblens: {ident} is a joblens job; Slurm job {ident} is {PREFIX}{ident}"
 
 
 def _others(store: Store, ident: str, found: Record) -> list[Record]:
@@ -189,7 +189,7 @@ def find(store: Store, ident: str, note: Note | None = None, *, is_to_change: bo
         if not is_run:
             raise
     raise UnknownJob(
-        f"'{ident}' is no job: it is a workflow, or a run of one",
+        f"'{ident}' is a workflow or a run, not a job",
         hint=f"its jobs: joblens results {ident}; while it runs: joblens watch {ident}",
     )
 
@@ -201,7 +201,7 @@ def _found_in_slurm(store: Store, bare: str) -> Record:
         return find_in_slurm(store, bare)
     except UnknownJob as error:
         raise UnknownJob(
-            f"no job has the id '{bare}', and none ran in Slurm job {bare}", hint=error.hint
+            f"no job has the ID '{bare}', and no job ran in Slurm job {bare}", hint=error.hint
         ) from error
 
 
@@ -234,7 +234,7 @@ def one_of_its_id(
 
     lines = candidate_lines(ident, list(store.records(structs.replace(query, limit=_CANDIDATES))))
     raise AmbiguousJob(
-        "\n".join([f"{count} jobs have the id '{ident}':", *lines]), hint="use the UUID, or its beginning"
+        "\n".join([f"{count} jobs have the id '{ident}':", *lines]), hint="use the UUID or a prefix of it"
     )
 
 
@@ -320,7 +320,7 @@ def wait_for_end(store: Store, uuid: str, timeout_s: float | None, care: Care = 
     for record in records_until_final(store, uuid, care):
         if record.status.is_final or (deadline is not None and time.monotonic() >= deadline):
             return record
-    raise UnknownJob(f"job {uuid} vanished from the store")
+    raise UnknownJob(f"job {uuid} was removed from the store")
 
 
 def records_until_final(store: Store, uuid: str, care: Care = _no_care) -> Iterator[Record]:

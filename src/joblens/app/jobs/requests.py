@@ -1,4 +1,4 @@
-"""Requests: one command as a user asks for it, in a shell or from Python, its checks and its files."""
+"""Requests: a job as a user asks for it, checked and with its amounts parsed."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -7,11 +7,140 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.app.wiring.values import check_word
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Accounting, ContainerJob, EarlySignal, FileStamp, Granularity, Requirements
 from joblens.model.settings import Settings
 from joblens.probes.provenance.program_files import as_text, remembered_path
+
+
+def check_word(where: str, word: Any) -> None:
+    """What the kernel can be given: text without NUL that stands for bytes."""
+    if not isinstance(word, str):
+        raise InputError(f"{where}: {word!r} is not text")
+    if "\0" in word:
+        raise InputError(f"{where}: {word!r} contains a NUL character")
+    if not word.isascii():
+        try:
+            os.fsencode(word)
+        except UnicodeEncodeError:
+            raise InputError(f"{where}: {word!r} cannot be written as bytes") from None
+
+
+_DEEPEST = 20
+_LARGEST_INT = 2**63
+
+
+def plain_text(value: Any) -> str:
+    """Text that is valid UTF-8, whatever was given."""
+    text = value if type(value) is str else str(value)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def plain_params(params: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {plain_text(name): plain_value(value) for name, value in (params or {}).items()}
+
+
+def plain_value(value: Any, depth: int = 0) -> Any:
+    """JSON's own types stay; containers are walked; everything else (arrays, paths, dates) is its text."""
+    if value is None or type(value) is bool or (type(value) is int and -_LARGEST_INT <= value < _LARGEST_INT):
+        return value
+    if type(value) is float:
+        # JSON has no words for these.
+        return value if value - value == 0 else str(value)
+    if depth < _DEEPEST and isinstance(value, Mapping):
+        return {plain_text(name): plain_value(item, depth + 1) for name, item in value.items()}
+    if depth < _DEEPEST and isinstance(value, (list, tuple, set, frozenset)):
+        return [plain_value(item, depth + 1) for item in value]
+    return plain_text(value)
+
+
+_FIELDS = ContainerJob.__struct_fields__
+_MANY = ("volumes", "devices")
+
+
+def check_container(container: ContainerJob, *, cwd: str | None, accounting: Accounting | None) -> None:
+    """Raises InputError for the first thing that cannot be used."""
+    from joblens.model.jobs.containers import APPTAINER, ENGINES, container_problems, device_problem
+
+    for name in _FIELDS:
+        value = getattr(container, name)
+        for text in value if isinstance(value, tuple) else (value,):
+            if not isinstance(text, bool):
+                check_word(f"container {name}", text)
+                _check_utf8(f"container {name}", text)
+    if not container.image.strip():
+        raise InputError("the container's image is empty", hint="--container IMAGE")
+    if container.engine not in ("", *ENGINES):
+        raise InputError(f"container engine '{container.engine}': expected docker, podman or apptainer")
+    if cwd is not None and container.engine != APPTAINER:
+        raise InputError(
+            "--cwd is a directory of this machine, but the job runs in a container",
+            hint="use --container-workdir DIR inside it; --volume SRC:DST mounts a directory",
+        )
+    if accounting is Accounting.PROCESS_TREE:
+        raise InputError(
+            "--accounting process_tree: a container's processes are not children of joblens",
+            hint="omit --accounting",
+        )
+    for text in container.volumes:
+        _check_volume(text)
+    for text in container.devices:
+        if problem := device_problem(text):
+            raise InputError(f"--device {text}: {problem}")
+    for key, problem in container_problems(container):
+        raise InputError(f"container {key}: {problem}")
+
+
+def _check_utf8(where: str, text: str) -> None:
+    """An engine is asked in JSON."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{where}: {text!r} is not UTF-8 text") from None
+
+
+def _check_volume(text: str) -> None:
+    from joblens.model.jobs.containers import is_path, volume_problem
+
+    if problem := volume_problem(text):
+        raise InputError(f"--volume {text}: {problem}")
+    source = text.partition(":")[0]
+    if is_path(source) and not os.path.exists(os.path.expanduser(source)):
+        raise InputError(f"--volume {text}: there is no {source}", hint="create it first")
+
+
+def client_env(environ: Mapping[str, str], env: Mapping[str, str], uuid: str) -> dict[str, str]:
+    """Of the client, with the container's variables among them: those somebody asked for, and no others."""
+    from joblens.agent.containers.protocol import client_variables
+
+    inside = {**env, JOB_ID_VARIABLE: uuid}
+    return {**environ, JOB_ID_VARIABLE: uuid, **client_variables(inside)}
+
+
+def container_of(given: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
+    """As a Python program gives it: an image, or fields of ContainerJob by name."""
+    if given is None or isinstance(given, ContainerJob):
+        return given
+    if isinstance(given, str):
+        return ContainerJob(image=given)
+    if "image" not in given:
+        raise InputError(f"container={given!r}: expected an image, or a dict with 'image' in it")
+    unknown = [name for name in given if name not in _FIELDS]
+    if unknown:
+        raise InputError(f"container: unknown key '{unknown[0]}'", hint=f"known are {', '.join(_FIELDS)}")
+    return ContainerJob(**{name: _value(name, value) for name, value in given.items()})
+
+
+def _value(name: str, value: Any) -> Any:
+    if name not in _MANY:
+        if not isinstance(value, bool if name == "pull" else str):
+            raise InputError(f"container {name}: {value!r} cannot be used")
+        return value
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InputError(f"container {name}: {value!r} is not a list of strings")
+    return tuple(value)
+
 
 LEAST_INTERVAL_S = 0.05
 MOST_CPUS = 1_000_000
@@ -76,8 +205,6 @@ def check_request(request: Request) -> None:
     if request.cpu_list is not None:
         _check_cpu_list(request, request.cpu_list)
     if request.container is not None:
-        from joblens.app.jobs.container_requests import check_container
-
         check_container(request.container, cwd=request.cwd, accounting=request.accounting)
 
 
@@ -125,7 +252,7 @@ def command_of(command: Any) -> tuple[tuple[str, ...], str | None]:
         return tuple(word if type(word) is str else _path(word) for word in command), None
     except TypeError:
         raise InputError(
-            f"command {command!r}: expected a list of texts, or one text as a shell line"
+            f"command {command!r}: expected a list of strings, or one string as a shell line"
         ) from None
 
 
@@ -140,7 +267,7 @@ def mapping_of(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise InputError(f"{name} {value!r}: expected names with values, a dict")
+        raise InputError(f"{name} {value!r}: expected a dict")
     return dict(value)
 
 
@@ -150,14 +277,14 @@ def tags_of(tags: Any) -> tuple[str, ...]:
 
 def texts_of(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
-        raise InputError(f"{name} {value!r}: expected a list of texts")
+        raise InputError(f"{name} {value!r}: expected a list of strings")
     return tuple(os.fspath(each) if isinstance(each, os.PathLike) else each for each in value)
 
 
 def _check_command(request: Request) -> None:
     if request.shell is not None:
         if request.argv:
-            raise InputError("both --shell and a command were given", hint="put the whole line into --shell")
+            raise InputError("both --shell and a command were given", hint="put the whole line in --shell")
         check_word("command", request.shell)
         if not request.shell.strip():
             raise InputError("the shell line is empty", hint="give a command")
@@ -182,7 +309,7 @@ def _check_texts(request: Request) -> None:
     if request.external_id is not None:
         check_word("id", request.external_id)
         if not request.external_id:
-            raise InputError("the id is empty", hint="leave it out, or give one such as my-task-123")
+            raise InputError("the id is empty", hint="omit it, or give one such as my-task-123")
     if request.cwd is not None:
         check_word("cwd", request.cwd)
     for word in request.notify:
@@ -198,7 +325,7 @@ def _check_env(env: Mapping[Any, Any]) -> None:
     for name, value in env.items():
         check_word(f"env {name}", name)
         if not name or "=" in name:
-            raise InputError(f"env {name}: not a name a variable can have")
+            raise InputError(f"env {name}: not a valid variable name")
         check_word(f"env {name}", value)
 
 
@@ -220,13 +347,13 @@ def _check_cpu_list(request: Request, text: str) -> None:
     missing = [cpu for cpu in wanted if cpu not in usable]
     if missing:
         raise InputError(
-            f"CPU list '{text}': CPU {format_cpu_list(missing)} cannot be used here",
-            hint=f"there is {format_cpu_list(usable)}",
+            f"CPU list '{text}': CPU {format_cpu_list(missing)} is not available here",
+            hint=f"available: {format_cpu_list(usable)}",
         )
     cpus = request.requirements.cpus
     if cpus is not None and cpus > len(wanted):
         raise InputError(
-            f"CPU list '{text}': {cpus:g} CPUs were asked for, and the list has {len(wanted)}",
+            f"CPU list '{text}': {cpus:g} CPUs were requested, but the list has {len(wanted)}",
             hint="give a longer list, or fewer CPUs",
         )
 
@@ -235,10 +362,10 @@ def _check_times(request: Request) -> None:
     interval_s = request.interval_s
     _check_number("interval", interval_s, most=_FOREVER_S, unit="a time such as 1 or 500ms")
     if interval_s is not None and interval_s < LEAST_INTERVAL_S:
-        hint = "sampling faster costs more than it tells"
+        hint = "sampling faster costs too much"
         raise UnusableValue("interval", f"{interval_s:g}", "at least 50ms", hint=hint)
     if request.early_signal is not None and request.requirements.timeout_s is None:
-        raise InputError("--signal needs --timeout: it is sent some time before the time-out")
+        raise InputError("--signal needs --timeout: it is sent before the time limit")
 
 
 def _check_number(name: str, value: Any, *, most: float, unit: str, whole: bool = False) -> None:
@@ -290,4 +417,4 @@ def _has_arguments(request: Request) -> bool:
 
 
 def _hint(request: Request, cwd: str) -> str:
-    return f"it is looked for in {cwd}, where the job runs" if request.cwd else ""
+    return f"relative to {cwd}, where the job runs" if request.cwd else ""

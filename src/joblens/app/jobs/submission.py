@@ -43,7 +43,7 @@ def submit(
     try:
         write_payload(spool, uuid, payload)
     except OSError as error:
-        raise SupervisorError(f"the job cannot be handed over: {spool}: {error.strerror}") from error
+        raise SupervisorError(f"the job cannot be submitted: {spool}: {error.strerror}") from error
     record = _queue(prepared, settings, spool, warn)
     wake_supervisor(settings, config)
     warn_of_logout(_lock(settings), "this job", warn)
@@ -89,8 +89,8 @@ def _check_supervisor_lasts(spool: str) -> None:
     """One that is there already lasts, whoever submits."""
     if is_inside_a_job() and not (os.path.isdir(spool) and SupervisorLock(spool).holder()):
         raise SupervisorError(
-            "this command runs inside a job, and a supervisor that it starts would end with that job",
-            hint="start one before, outside of the job: joblens supervisor --stay &",
+            "this command runs inside a job; a supervisor started here would end with that job",
+            hint="start one outside the job first: joblens supervisor --stay &",
         )
 
 

@@ -13,7 +13,7 @@ from joblens.agent.cgroups.systemd_scope import own_group
 from joblens.agent.recovery.supervisor import Supervisor, SupervisorPlan
 from joblens.agent.runtime.ownership import SupervisorLock, remove_idle_folders
 from joblens.agent.runtime.payload import Payload
-from joblens.agent.session.context import AgentContext, watch_name
+from joblens.agent.session.context import AgentContext
 from joblens.app.jobs.epilog import Notice, after_job, notice_from_record
 from joblens.app.wiring.agent_context import OwnLog, close_context, current_user, open_context, open_recovery
 from joblens.app.wiring.background_process import (
@@ -81,7 +81,7 @@ def stay(settings: Settings, *, has_own_group: bool) -> None:
         settings = replace(settings, limits=replace(settings.limits, cgroup_parent=parent))
     lock = SupervisorLock(spool_dir(store_name(settings)))
     if not lock.take():
-        log("another supervisor is at work; waiting for its end")
+        log("another supervisor is running; waiting for it to end")
         lock.wait()
     _supervise(settings, lock, None)
 
@@ -108,22 +108,11 @@ def _ignore_wake_ups() -> None:
 
 
 def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -> None:
-    supervisor: Supervisor | None = None
     installation = Installation()
-
-    def take_sample(name: str) -> None:
-        is_watch = name.startswith(watch_name(""))
-        hosted = supervisor.hosted(name.removeprefix(watch_name(""))) if supervisor else None
-        if hosted is None:
-            return
-        if is_watch:
-            hosted.watch_limits()
-        else:
-            hosted.take_sample()
 
     limits = allow_many_files()
     own_log = _open_log(settings)
-    context = replace(open_context(settings, take_sample, limits, own_log.warn), complete=name_stop)
+    context = replace(open_context(settings, limits, own_log.warn), complete=name_stop)
     after_jobs = AfterJobs(settings, own_log)
     supervisor = Supervisor(
         context,
@@ -139,7 +128,7 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
         on_job_end=after_jobs.put,
         is_outdated=installation.has_changed,
     )
-    own_log.info(f"a supervisor begins, for {store_name(settings)}")
+    own_log.info(f"supervisor started, for {store_name(settings)}")
     must_restart = False
     try:
         must_restart = supervisor.run()
@@ -150,7 +139,7 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
         close_context(context)
         lock.release()
         remove_idle_folders(context.spool_dir)
-        own_log.info("the supervisor ends")
+        own_log.info("supervisor stopped")
 
 
 def _restart(
@@ -160,7 +149,7 @@ def _restart(
     way: it could be another version's."""
     context.sampler.close()
     context.recorder.close()
-    own_log.warn("restarts in place: another version of joblens was installed, or SIGUSR2 asked for it")
+    own_log.warn("restarting in place: another version of joblens was installed, or SIGUSR2 was received")
     env = {**store_environment(settings), **lock.keep_across_exec()}
     restart("joblens.app.jobs.supervisor", env, was_asked_to_end=lambda: supervisor.is_asked_to_end)
 

@@ -28,8 +28,8 @@ def wake_worker(settings: Settings, config: str | None = None) -> None:
 def _start_worker(settings: Settings, config: str | None) -> None:
     if is_inside_a_job():
         raise SupervisorError(
-            "this command runs inside a job, and a worker that it starts would end with that job",
-            hint="start one before, outside of the job: joblens worker &",
+            "this command runs inside a job; a worker started here would end with that job",
+            hint="start one outside the job first: joblens worker &",
         )
     start_detached("joblens.app.queue.embedded_worker", "worker", settings, config)
 

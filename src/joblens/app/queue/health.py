@@ -91,7 +91,7 @@ def _unserved(settings: Settings, workers: list[WorkerInfo], backlog: list[Backl
     served = {route for worker in workers for route in worker.routes}
     problems = []
     if settings.queue.broker and not workers:
-        problems.append("workers: none is running; start one with joblens worker")
+        problems.append("workers: none running; start one with joblens worker")
     for each in backlog:
         waits_s = each.oldest_waiting_us / 1e6
         if (

@@ -41,7 +41,7 @@ class StartedWorker:
         wake_worker(self._settings, self._config)
 
     def check(self) -> str:
-        return "no broker: a worker is started when there is work"
+        return "no broker; a worker starts when there is work"
 
     def close(self) -> None:
         pass
@@ -54,7 +54,7 @@ class NoBell:
         pass
 
     def check(self) -> str:
-        return "no broker is configured here: workers look into the store themselves"
+        return "no broker is configured; workers poll the store"
 
     def close(self) -> None:
         pass
@@ -225,7 +225,7 @@ def call_workers(
         is_one = len(tickets) == 1
         what = "the job is" if is_one else f"the {len(tickets)} jobs are"
         warn(
-            f"{error}; {what} queued all the same, and workers find {'it' if is_one else 'them'} in the store"
+            f"{error}; {what} queued anyway, and workers will find {'it' if is_one else 'them'} in the store"
         )
         return
     _warn_without_workers(tickets, settings, deliveries, warn)

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,13 +19,9 @@ from joblens.model.jobs.job import Job, Record
 from joblens.model.settings import Settings
 from joblens.model.values.labels import route_of
 from joblens.model.writes import CancelAsked, JobQueued, TicketMade, Write
-from joblens.ports.store import Deliveries, Store
+from joblens.ports.store import Deliveries, QueueStore
 from joblens.ports.workers import Notifier
 from joblens.runners.celery.broker_url import check_queue
-
-
-class QueueStore(Store, Deliveries, Protocol):
-    """Every store is both."""
 
 
 class QueueRequest(Struct, frozen=True, kw_only=True):
@@ -174,7 +169,7 @@ def refuse_others_job(record: Record, user: str) -> None:
     owner = record.job.user
     if owner and owner != user:
         raise InputError(
-            f"job {record.number or record.job.uuid} belongs to {owner}, and you are {user}",
+            f"job {record.number or record.job.uuid} belongs to {owner}, not to {user}",
             hint=f"ask {owner} to cancel it",
         )
 

@@ -12,7 +12,6 @@ from joblens.app.queue.health import queue_health
 from joblens.app.queue.notifiers import broker_of
 from joblens.app.queue.submission import (
     QueueRequest,
-    QueueStore,
     cancel_all_queued,
     cancel_queued,
     enqueue,
@@ -33,6 +32,7 @@ from joblens.app.wiring.drivers import warn_in_python
 from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record, Status
+from joblens.ports.store import QueueStore
 from joblens.spec.tools.task_list import WrittenTask
 
 
@@ -42,14 +42,14 @@ def ident_of(task_id: Any) -> str:
         return task_id
     if isinstance(task_id, int) and not isinstance(task_id, bool):
         return str(task_id)
-    raise InputError(f"task id {task_id!r}: expected what submit_task has returned, a text")
+    raise InputError(f"task id {task_id!r}: expected the string that submit_task returned")
 
 
 def idents_of(task_ids: Any) -> list[str]:
     if isinstance(task_ids, str | int):
         return [ident_of(task_ids)]
     if isinstance(task_ids, Mapping) or not isinstance(task_ids, Iterable):
-        raise InputError(f"task ids {task_ids!r}: expected a list of ids, or the id of a workflow")
+        raise InputError(f"task ids {task_ids!r}: expected a list of IDs, or a workflow ID")
     return [ident_of(each) for each in task_ids]
 
 
@@ -69,7 +69,7 @@ def check_interval(poll_interval: Any) -> None:
 
 def check_timeout(timeout: Any) -> None:
     if timeout is not None and (not _is_number(timeout) or not timeout >= 0):
-        raise InputError(f"timeout {timeout!r}: expected seconds, or None to wait for ever")
+        raise InputError(f"timeout {timeout!r}: expected seconds, or None for no limit")
 
 
 def check_count(name: str, count: Any) -> None:
@@ -79,9 +79,9 @@ def check_count(name: str, count: Any) -> None:
 
 def grid_combinations(grid: Any) -> list[dict[str, Any]]:
     if not isinstance(grid, Mapping):
-        raise InputError(f"param_grid {grid!r}: expected names with lists of values", hint="{'x': [1, 2]}")
+        raise InputError(f"param_grid {grid!r}: expected a dict of lists of values", hint="{'x': [1, 2]}")
     if not grid:
-        raise InputError("param_grid is empty: there is nothing to sweep", hint="{'x': [1, 2]}")
+        raise InputError("param_grid is empty", hint="{'x': [1, 2]}")
     for name, values in grid.items():
         if not isinstance(values, Sequence) or isinstance(values, str | bytes) or not values:
             raise InputError(
@@ -276,7 +276,7 @@ class TaskPipeline:
                 if ended:
                     first = min(ended, key=lambda each: each.outcome.ended_at_us if each.outcome else 0)
                     return task_status(store, first)
-        raise InputError("there is no task to wait for", hint="give the ids of one or more tasks")
+        raise InputError("no tasks to wait for", hint="give the IDs of one or more tasks")
 
     def get_parallel_execution_stats(self, task_ids: str | Sequence[str]) -> Form:
         with self._opened() as store:

@@ -64,7 +64,7 @@ def interpreter(tool: Tool, script: str, own: ToolScript | None) -> tuple[str, .
         return words
     program = _HERE.usable(words[:1], own.check)
     if program is None:
-        said = f"{script} cannot run here: no {words[0]} passes its check ({' '.join(own.check)})"
+        said = f"{script} cannot run here: no {words[0]} passes the check ({' '.join(own.check)})"
         raise ToolError(said, hint=tool.install)
     return (program, *words[1:])
 
@@ -232,9 +232,9 @@ def request_of(run: ToolRun) -> Request:
 def _script(tool: Tool, script: str, cwd: str) -> tuple[str, ToolScript | None]:
     """-> its path, and what is known of it if it came with the tool. A file that is there goes first."""
     if not script:
-        raise ToolError(f"{tool.name}: no script was given", hint=_own_scripts(tool))
+        raise ToolError(f"{tool.name}: no script given", hint=_own_scripts(tool))
     if tool.suffixes and not script.endswith(tool.suffixes):
-        raise ToolError(f"{tool.name} runs scripts that end with {any_of(tool.suffixes)}, not {script}")
+        raise ToolError(f"{tool.name} runs scripts ending in {any_of(tool.suffixes)}, not {script}")
     path = os.path.normpath(os.path.join(cwd, os.path.expanduser(script)))
     if os.path.isfile(path):
         if not os.access(path, os.R_OK):
@@ -243,12 +243,12 @@ def _script(tool: Tool, script: str, cwd: str) -> tuple[str, ToolScript | None]:
     own = tool.scripts.get(script)
     if own is not None:
         if not os.path.isfile(own.path):
-            raise ToolError(f"{own.path}, the script '{script}' of {tool.name}, is not there")
+            raise ToolError(f"{own.path}, the script '{script}' of {tool.name}, does not exist")
         return own.path, own
     near = nearest_word(script, tool.scripts)
     hint = f"did you mean '{near}'?" if near else _own_scripts(tool)
-    what = "is a directory" if os.path.isdir(path) else "is not there"
-    raise ToolError(f"script {script}: {path} {what}, and {tool.name} has none of that name", hint=hint)
+    what = "is a directory" if os.path.isdir(path) else "does not exist"
+    raise ToolError(f"script {script}: {path} {what}, and {tool.name} has no script of that name", hint=hint)
 
 
 def _own_scripts(tool: Tool) -> str:
@@ -275,7 +275,7 @@ def _device(tool: Tool, device: str) -> ToolDevice:
     if device in ("", "cpu"):
         return ToolDevice()
     known = any_of(["cpu", *(name for name in tool.devices if name != "cpu")])
-    raise ToolError(f"{tool.name} does not say how it runs on '{device}'; it knows {known}")
+    raise ToolError(f"{tool.name} does not support '{device}'; it supports {known}")
 
 
 def _merged(usual: Requirements, given: Requirements | None) -> Requirements:

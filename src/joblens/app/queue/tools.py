@@ -96,7 +96,7 @@ def tool_request(  # noqa: PLR0913 - the keywords are the interface
     run = tool_run(found, os.fspath(script), mapping_of("params", params), choices)
     missing = missing_device(device) if here else ""
     if missing:
-        raise ToolError(f"device '{device}': {missing}, and {found.name} is to run on this machine")
+        raise ToolError(f"device '{device}': {missing}, but {found.name} runs on this machine")
     return run
 
 
@@ -209,7 +209,7 @@ def _read_anew(path: str, source: str, size: int) -> Read:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return _stem(path), ToolError(f"{path} is not text in UTF-8")
+        return _stem(path), ToolError(f"{path} is not UTF-8 text")
     reading = read_tool(text, path, source=source)
     if reading.tool is not None:
         return reading.tool.name, reading.tool

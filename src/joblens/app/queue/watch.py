@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from joblens.analysis.runs.status import TaskGroupRow
 from joblens.app.jobs.queries import Note
 from joblens.app.queue.notifiers import remind_workers
-from joblens.app.queue.submission import QueueRequest, QueueStore, enqueue
+from joblens.app.queue.submission import QueueRequest, enqueue
 from joblens.app.queue.task_results import Expected, expected_of, place_of_waiting, status_form, workflow_form
 from joblens.app.runs.lookup import find_job_or_run
 from joblens.app.wiring.drivers import Warn
@@ -22,7 +22,7 @@ from joblens.model.runs.run import Run
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
 from joblens.model.values.labels import queue_and_label, unserved_words
-from joblens.ports.store import Store
+from joblens.ports.store import QueueStore, Store
 
 WORKFLOW_PREFIX = "wf-"
 WORKFLOW_TAG = "workflow="  # before the id of the workflow that a job was submitted with
@@ -112,7 +112,7 @@ def states_until_final(
 def _refuse_missing(states: Mapping[str, Status], uuids: Sequence[str]) -> None:
     missing = [uuid for uuid in uuids if uuid not in states]
     if missing:
-        raise UnknownJob(f"job {missing[0]} vanished from the store")
+        raise UnknownJob(f"job {missing[0]} was removed from the store")
 
 
 class TaskGroup(Struct, frozen=True):
@@ -179,7 +179,7 @@ def wait_for_group(store: QueueStore, group: TaskGroup, timeout_s: float | None,
 
 
 def unknown_workflow(ident: str) -> UnknownWorkflow:
-    return UnknownWorkflow(f"no workflow has the id '{ident}'", hint="`joblens workflows` lists them")
+    return UnknownWorkflow(f"no workflow has the ID '{ident}'", hint="`joblens workflows` lists them")
 
 
 def workflow_of(records: Sequence[Record]) -> str | None:

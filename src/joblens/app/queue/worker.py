@@ -155,9 +155,9 @@ def _node_desks(settings: Settings, hired: PilotOptions | None) -> MultiNodeJobs
     """Of a worker whose jobs may bring along a way to their other nodes."""
     if hired is None or hired.ear is None:
         return None
-    from joblens.app.wiring.node_agents import desks_here
+    from joblens.app.wiring.node_agents import nodes_here
 
-    return desks_here(settings.limits.cgroup_parent)
+    return nodes_here(settings.limits.cgroup_parent)
 
 
 def make_info(settings: Settings, context: AgentContext, options: WorkerOptions, broker: str) -> WorkerInfo:
@@ -235,7 +235,7 @@ class RunningWorker:
         hired = options.hired
         delay_s = _OUTCOME_DELAY_S if hired is not None and _is_in_place_with_jobs(hired) else 0.0
         writes = ClaimWriteFilter(SystemClock(), delay_s)
-        context = open_context(settings, self._take_sample, allow_many_files(), log.warn, around, writes)
+        context = open_context(settings, allow_many_files(), log.warn, around, writes)
         self.info = make_info(settings, context, options, broker)
         claimed: dict[str, ClaimedJob] = {}
         if hired is not None:
@@ -270,10 +270,6 @@ class RunningWorker:
         if named is not record and self._worker is not None:
             self._worker.discard_outcome(record.job.uuid)
         return self._complete(named)
-
-    def _take_sample(self, name: str) -> None:
-        if self._worker is not None:
-            self._worker.take_sample(name)
 
     def _plan(
         self, settings: Settings, options: WorkerOptions, idle_s: float | None, *, is_embedded: bool
@@ -412,7 +408,9 @@ class _Upgrade:
         self._next_look_s = now_s + _UPGRADE_LOOK_S
         if self._installation.has_changed():
             self.is_due = True
-            self._tell("another version of joblens was installed: restarts in place when its jobs have ended")
+            self._tell(
+                "another version of joblens was installed; restarting in place when its jobs have ended"
+            )
             if self._hearing is not None:
                 self._hearing.stop()
             self._worker.end()

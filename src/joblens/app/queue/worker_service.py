@@ -79,7 +79,7 @@ def _check_name(name: str) -> None:
     """Names of workers stand in tables, and in names that others make of them."""
     if name and not _NAME.fullmatch(name):
         raise InputError(
-            f"{name!r} cannot be the name of a worker",
+            f"{name!r} is not a valid worker name",
             hint="letters, digits, '_', '-' and '.', at most 100, beginning with a letter, a digit or '_'",
         )
 
@@ -90,8 +90,8 @@ def _celery() -> "tuple[type[CeleryBell], type[CeleryHearing]]":
         from joblens.runners.celery.notifier import CeleryBell
     except ImportError as error:
         raise MissingExtra(
-            f"a worker hears of jobs through Celery, which is not installed ({error.name})",
-            hint=f"{how_to_install('celery')}; without it, submit starts a worker for its jobs by itself",
+            f"a worker needs Celery, which is not installed ({error.name})",
+            hint=f"{how_to_install('celery')}; without it, submit starts a worker for its own jobs",
         ) from error
     return CeleryBell, CeleryHearing
 
@@ -102,13 +102,13 @@ def queues_of(text: str | None) -> tuple[str, ...]:
         return ()
     names = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     if not all(names):
-        raise InputError(
-            f"--queues {text}: expected names with commas between them", hint="--queues fast,slow"
-        )
+        raise InputError(f"--queues {text}: expected names separated by commas", hint="--queues fast,slow")
     return names
 
 
 def warn_of_password(text: str | None, broker: "Broker", warn: Tell) -> None:
     """Of a broker that was given as an option."""
     if text and broker.secrets:
-        warn("everybody on this machine can read the password in --broker: use JOBLENS_QUEUE_BROKER instead")
+        warn(
+            "other users of this machine can read the password in --broker; use JOBLENS_QUEUE_BROKER instead"
+        )

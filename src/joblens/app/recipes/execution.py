@@ -1,6 +1,5 @@
-"""Execution of a recipe's job: its executor as a measured job, with a live view."""
+"""Execution of a recipe's job: its executor as a measured job."""
 
-import os
 import signal
 import sys
 import threading
@@ -14,16 +13,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.runtime.loop import Loop
-from joblens.agent.session.context import AgentContext, watch_name
+from joblens.agent.session.context import AgentContext
 from joblens.agent.session.pool import SessionPool, StartSession
 from joblens.agent.session.session import JobSession
-from joblens.agent.terminal.screen import RunScreen
 from joblens.analysis.recipes.usage import operator_table
 from joblens.app.jobs.api import session_starter
 from joblens.app.jobs.epilog import apply_retention
 from joblens.app.jobs.preparation import PreparedJob, prepare
 from joblens.app.jobs.requests import Request
-from joblens.app.recipes.jobs import PlannedJob, make_job
+from joblens.app.recipes.jobs import RecipeJob, make_job
 from joblens.app.recipes.snapshots import LiveSnapshot
 from joblens.app.wiring.agent_context import OwnLog, close_context, open_context
 from joblens.engine.life.job_life import EndCause
@@ -35,81 +33,11 @@ from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.settings import Settings
 from joblens.model.writes import DetailsTaken
 from joblens.plan.workflows.plan_document import plan_digest
-from joblens.views.recipes.snapshot import progress_line, render_recipe_live
-from joblens.views.text.style import Palette
-
-_DRAW_EVERY_S = 0.2
-_LINE_EVERY_S = 10.0
-_SHARE = 0.05  # of the time that looking and drawing may take: the job runs on the same machine
-
-
-class RecipeScreen:
-    def __init__(self, name: str, descriptor: int, paint: Palette) -> None:
-        self._name = name
-        self._screen = RunScreen(descriptor)
-        self._paint = paint
-        self._began_s = time.monotonic()
-        self._draw_at_s = 0.0
-
-    def tick(self, snapshot: Callable[[], JobSnapshot]) -> None:
-        now_s = time.monotonic()
-        if now_s >= self._draw_at_s:
-            self._draw(snapshot())
-            took_s = time.monotonic() - now_s
-            self._draw_at_s = now_s + max(_DRAW_EVERY_S, took_s / _SHARE)
-
-    def close(self) -> None:
-        """The picture goes: the summary says all of it again, and more."""
-        self._screen.draw([])
-        self._screen.leave()
-
-    def _draw(self, snapshot: JobSnapshot) -> None:
-        size = self._screen.size
-        self._screen.draw(
-            render_recipe_live(
-                snapshot,
-                self._name,
-                elapsed_s=time.monotonic() - self._began_s,
-                width=size.columns - 1,
-                height=max(2, size.lines - 1),
-                paint=self._paint,
-            )
-        )
-
-
-class RecipeLines:
-    """A line now and then, for jobs that take their time."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._began_s = time.monotonic()
-        self._next_s = self._began_s + _LINE_EVERY_S
-
-    def tick(self, snapshot: Callable[[], JobSnapshot]) -> None:
-        now_s = time.monotonic()
-        if now_s < self._next_s:
-            return
-        self._next_s = now_s + _LINE_EVERY_S
-        try:
-            line = progress_line(snapshot(), now_s - self._began_s)
-            os.write(self._descriptor, f"{line}\n".encode(errors="replace"))
-        except OSError:
-            pass  # whoever read it has gone; the job goes on
-
-    def close(self) -> None:
-        pass
-
-
-def recipe_view(name: str, *, descriptor: int, color: bool) -> RecipeScreen | RecipeLines:
-    if os.isatty(descriptor) and os.environ.get("TERM", "dumb") != "dumb":
-        return RecipeScreen(name, descriptor, Palette(is_on=color))
-    return RecipeLines(descriptor)
-
 
 TOOL = "recipe"
 _TICK_S = 0.1
 _SAME_WISH_S = 1.0  # a key that was hit twice; later it is meant: the job is ended the hard way
-_UNTOLD = (ProcessingStatus.NOT_STARTED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED)
+_WITHOUT_END = (ProcessingStatus.NOT_STARTED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED)
 
 
 class ProgressView(Protocol):
@@ -134,13 +62,13 @@ class EndedRecipe(Struct, frozen=True):
         return self.signal_number is not None
 
 
-def carry_out(
-    job: PlannedJob,
+def execute_job(
+    job: RecipeJob,
     settings: Settings,
     view: ProgressView | None = None,
     on_begin: Callable[[], None] | None = None,
 ) -> EndedRecipe:
-    """To its end; an interrupt ends the job first, so that it can be gone on with. Raises RecipeError when
+    """To its end; an interrupt ends the job first, so that it can be resumed. Raises RecipeError when
     the job's folder cannot be made; `on_begin` is called when it is."""
     make_job(job)
     if on_begin is not None:
@@ -151,7 +79,7 @@ def carry_out(
 class _Executing:
     """The session lives on a thread of the pool; so does what is drawn."""
 
-    def __init__(self, job: PlannedJob, settings: Settings, view: ProgressView | None) -> None:
+    def __init__(self, job: RecipeJob, settings: Settings, view: ProgressView | None) -> None:
         self._plan = job.plan
         self._settings = settings
         self._view = view
@@ -170,7 +98,7 @@ class _Executing:
 
     def _run(self) -> EndedRecipe:
         prepared = prepare(executor_request(self._plan), self._settings)
-        context = open_context(self._settings, self._take_sample, warn=self._log.warn)
+        context = open_context(self._settings, warn=self._log.warn)
         self._loop = context.loop
         try:
             self._wait(SessionPool(context, 1), context, prepared)
@@ -234,15 +162,6 @@ class _Executing:
         self._log.started(prepared.job)
         return start
 
-    def _take_sample(self, name: str) -> None:
-        session = self._session
-        if session is None:
-            return
-        if name == watch_name(session.job.uuid):
-            session.watch_limits()
-        else:
-            session.take_sample()
-
     def _remember(self, context: AgentContext, snapshot: JobSnapshot) -> None:
         assert self._session is not None
         table = operator_table(snapshot, self._plan, context.clock.now_us())
@@ -266,7 +185,7 @@ class _Executing:
             self._view.tick(self._live.refresh)
         except Exception as error:  # noqa: BLE001 - what cannot be shown never ends a job
             self._close_view()
-            self._log.warn(f"the job goes on, but cannot be shown: {error}")
+            self._log.warn(f"the job continues, but its progress cannot be shown: {error}")
 
 
 def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:
@@ -275,7 +194,7 @@ def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:
     was_stopped = record.status is Status.CANCELLED
     if snapshot.overall_status is ProcessingStatus.KILLED and not was_stopped:
         return snapshot
-    if snapshot.overall_status not in _UNTOLD:
+    if snapshot.overall_status not in _WITHOUT_END:
         return snapshot
     status = ProcessingStatus.STOPPED if was_stopped else ProcessingStatus.FAILED
     return replace(snapshot, overall_status=status)

@@ -15,11 +15,11 @@ from joblens.analysis.recipes.progress import PlannedWork, planned_by_names, pla
 from joblens.analysis.recipes.snapshot_json import JobAbout
 from joblens.data.base.job_folder import JobFolder, running_executor
 from joblens.files.private import open_plain_file
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import InputError
 from joblens.model.recipes.recipe import CheckpointStrategy, RecipePlan
 from joblens.model.values.json_text import decode_json
 from joblens.plan.workflows.plan_document import plan_from_json
-from joblens.stores.wrappers.journal_file import start_ticks
 
 _CLOCK_SLACK_S = 2.0  # the machine's clock may have been set a little since its start
 
@@ -51,7 +51,7 @@ def live_process(process_id: int | None, last_event_time: float | None) -> JobPr
     written is another one that got the number."""
     if process_id is None or last_event_time is None:
         return JobProcess(process_id=process_id)
-    ticks = start_ticks(process_id)
+    ticks = process_start_ticks(process_id)
     if ticks is None or _started_at(ticks) > last_event_time + _CLOCK_SLACK_S:
         return JobProcess(process_id=process_id, is_alive=False)
     return JobProcess(process_id=process_id, start_ticks=ticks, is_alive=True)
@@ -77,14 +77,14 @@ _MARKS = (
 
 
 @contextmanager
-def told_if_unreadable() -> Iterator[None]:
+def readable_or_input_error() -> Iterator[None]:
     """Jobs' folders are private: somebody else's can be named, but not read."""
     try:
         yield
     except PermissionError as error:
         raise InputError(
-            f"{error.filename or 'a file of the job'} may not be read",
-            hint="folders of jobs are private to those who started them",
+            f"{error.filename or 'a file of the job'} cannot be read: permission denied",
+            hint="job directories are private to their users",
         ) from error
     except OSError as error:
         if error.filename is None:
@@ -103,7 +103,7 @@ def _hint(path: str) -> str:
     with os.scandir(path) as entries:
         jobs = sorted(entry.name for entry in entries if entry.is_dir() and is_job_folder(entry.path))
     if not jobs:
-        return "give the folder that has the event log"
+        return "give the directory that has the event log"
     return f"its jobs are {', '.join(jobs[-3:])}{' and others' if len(jobs) > 3 else ''}; --list shows them"
 
 
@@ -112,14 +112,16 @@ class JobDirectory:
 
     def __init__(self, path: str) -> None:
         if not os.path.isdir(path):
-            raise InputError(f"there is no job folder {path}", hint="give the folder that has the event log")
+            raise InputError(
+                f"there is no job directory {path}", hint="give the directory that has the event log"
+            )
         if not os.access(path, os.R_OK | os.X_OK):
             raise InputError(
-                f"{path} may not be read", hint="folders of jobs are private to those who started them"
+                f"{path} cannot be read: permission denied", hint="job directories are private to their users"
             )
         if not is_job_folder(path):
             raise InputError(
-                f"{path} is no job's folder: no event log, no plan, no summary", hint=_hint(path)
+                f"{path} is not a job directory: no event log, no plan, no summary", hint=_hint(path)
             )
         self.path = path
         self.job_id = os.path.basename(os.path.abspath(path))

@@ -17,16 +17,16 @@ from joblens.app.recipes.job_directory import (
     live_process,
     process_of_executor,
     read_json_object,
+    readable_or_input_error,
     summary_in,
-    told_if_unreadable,
 )
 from joblens.app.recipes.snapshots import LiveSnapshot
 from joblens.data.base.job_folder import JobFolder
 from joblens.files.private import open_plain_file
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import InputError
 from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.values.json_text import decode_json
-from joblens.stores.wrappers.journal_file import start_ticks
 
 
 def status_word(snapshot: JobSnapshot) -> str:
@@ -44,7 +44,7 @@ def listed_job(job_dir: str) -> dict[str, Any]:
     """Of a job that is complete its summary tells everything; of any other the events have to be read. One
     that may not be read is told as such, and does not keep the others from being listed."""
     try:
-        with told_if_unreadable():
+        with readable_or_input_error():
             return _of_summary(job_dir, summary_in(job_dir)) or _of_snapshot(job_dir)
     except InputError:
         return _listed(job_dir, status="unreadable")
@@ -104,16 +104,16 @@ class Stopped(Struct, frozen=True, kw_only=True):
 def stop_process(process: JobProcess, *, timeout_s: float, force: bool) -> Stopped:
     pid = process.process_id
     if process.is_alive is None:
-        return Stopped(success=False, process_id=pid, reason="nobody here can tell whether the job runs")
+        return Stopped(success=False, process_id=pid, reason="it is unknown whether the job is running")
     if not process.is_alive or pid is None:
-        return Stopped(success=True, process_id=pid, reason="the job does not run")
+        return Stopped(success=True, process_id=pid, reason="the job is not running")
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return Stopped(success=True, process_id=pid, reason="the job has just ended")
     try:
         # The descriptor stands for one process for ever: looking once that it is the right one is enough.
-        if start_ticks(pid) != process.start_ticks:
+        if process_start_ticks(pid) != process.start_ticks:
             return Stopped(success=True, process_id=pid, reason="the job has just ended")
         return _end(descriptor, pid, timeout_s, force=force)
     except PermissionError:
@@ -127,7 +127,7 @@ def _end(descriptor: int, pid: int, timeout_s: float, *, force: bool) -> Stopped
     if _has_ended(descriptor, timeout_s):
         return Stopped(success=True, process_id=pid, was_running=True)
     if not force:
-        reason = f"it has not ended within {timeout_s:g} s"
+        reason = f"it did not end within {timeout_s:g} s"
         return Stopped(success=False, process_id=pid, was_running=True, reason=reason)
     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     has_ended = _has_ended(descriptor, _AFTER_KILL_S)
@@ -151,10 +151,12 @@ class JobUtils:
         elif base_dir is not None:
             path = os.path.join(str(base_dir), path)
         if not os.path.isdir(path):
-            raise InputError(f"there is no folder {path}", hint="give a job's folder, or one with jobs in it")
+            raise InputError(
+                f"there is no directory {path}", hint="give a job directory, or a directory of jobs"
+            )
         self._job_dir = path if is_job_folder(path) else None
         if self._job_dir is None and (work_dir is not None or base_dir is not None):
-            raise InputError(f"{path} is no job's folder: no event log, no plan, no summary")
+            raise InputError(f"{path} is not a job directory: no event log, no plan, no summary")
         self.base_dir = os.path.dirname(os.path.abspath(path)) if self._job_dir else path
 
     @property
@@ -164,7 +166,7 @@ class JobUtils:
             return self._job_dir
         folders = self._job_folders()
         if not folders:
-            raise InputError(f"there are no jobs in {self.base_dir}")
+            raise InputError(f"no jobs in {self.base_dir}")
         return max(folders, key=_last_change)
 
     @property
@@ -174,7 +176,7 @@ class JobUtils:
     # All jobs of a folder
 
     def _job_folders(self) -> list[str]:
-        with told_if_unreadable(), os.scandir(self.base_dir) as entries:
+        with readable_or_input_error(), os.scandir(self.base_dir) as entries:
             return [entry.path for entry in entries if entry.is_dir() and is_job_folder(entry.path)]
 
     def list_jobs(self) -> list[dict[str, Any]]:
@@ -193,18 +195,18 @@ class JobUtils:
     # One job
 
     def load_job_summary(self) -> dict[str, Any] | None:
-        with told_if_unreadable():
+        with readable_or_input_error():
             return JobDirectory(self.work_dir).read_summary() or None
 
     def load_dataset_mapping(self) -> dict[str, Any]:
-        with told_if_unreadable():
+        with readable_or_input_error():
             return read_json_object(JobDirectory(self.work_dir).folder.dataset_mapping)
 
     def load_event_logs(self) -> list[dict[str, Any]]:
         """All events in order, over all runs of the job; lines that are none are left out."""
         events = []
         for path in JobDirectory(self.work_dir).event_files():
-            with told_if_unreadable(), open_plain_file(path) as file:
+            with readable_or_input_error(), open_plain_file(path) as file:
                 for line in file:
                     try:
                         event = decode_json(line)
@@ -282,13 +284,13 @@ class JobUtils:
             time.sleep(interval)
 
     def stop(self, *, timeout: float = 30.0, force: bool = False) -> Stopped:
-        """End the job so that it can be gone on with. `force`: kill it when it has not ended by itself after
+        """End the job so that it can be resumed. `force`: kill it when it has not ended by itself after
         `timeout` seconds. A process that only has the same number is left alone. Raises InputError for a
         folder of jobs: which of them is meant has to be said."""
         if self._job_dir is None:
             running = ", ".join(job["job_id"] for job in self.list_running_jobs())
-            hint = f"name one: {running}" if running else "none of its jobs runs"
-            raise InputError(f"{self.base_dir} is a folder of jobs, no job's", hint=hint)
+            hint = f"name one: {running}" if running else "none of its jobs is running"
+            raise InputError(f"{self.base_dir} is a directory of jobs, not a job", hint=hint)
         return stop_process(LiveSnapshot(self.work_dir).process(), timeout_s=timeout, force=force)
 
 
@@ -298,7 +300,7 @@ def _folder_of(job_id: str, work_dir: str) -> str:
         return os.path.join(work_dir, job_id)
     name, told = os.path.basename(os.path.abspath(work_dir)), summary_in(work_dir).get("job_id")
     if os.path.basename(os.path.normpath(job_id)) not in (name, told):
-        raise InputError(f"{work_dir} is not the folder of job {job_id}, but that of {told or name}")
+        raise InputError(f"{work_dir} is not the directory of job {job_id}, but of {told or name}")
     return work_dir
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from joblens.app.recipes.loader import CheckedRecipe, problem_at
 from joblens.app.recipes.paths import check_places
 from joblens.data.base.job_folder import START_OVER, JobFolder, read_plan
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.model.errors import InputError, JobIsRunning, RecipeError
 from joblens.model.recipes.recipe import InputFile, Recipe, RecipePlan
 from joblens.plan.recipes.changes import recipe_changes
@@ -80,7 +80,7 @@ def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None
     )
 
 
-def plan_to_go_on(
+def resumed_plan(
     checked: CheckedRecipe, before: RecipePlan, memory: "OperatorMemory | None" = None
 ) -> RecipePlan:
     """The plan of the job as it is, carried out by as many workers as are wanted now. Raises RecipeError when
@@ -91,11 +91,11 @@ def plan_to_go_on(
     changes = recipe_changes(before.recipe, recipe)
     changes += changed_inputs(before.operator_files, _operator_files(recipe))
     if changes:
-        raise _changed(f"the recipe is not the one that job {before.job_id} was made from", changes)
+        raise _changed(f"the recipe has changed since job {before.job_id} was created", changes)
     files = _files(checked, recipe)
     changes = changed_inputs(before.inputs, stamp_inputs([file.path for file in files]))
     if changes:
-        raise _changed(f"the data is not what it was when job {before.job_id} was made", changes)
+        raise _changed(f"the data has changed since job {before.job_id} was created", changes)
     sizing = _sizing(checked, recipe, files, memory)
     return replace(
         before,
@@ -136,10 +136,10 @@ def _files(checked: CheckedRecipe, recipe: Recipe) -> "tuple[DataFile, ...]":
         raise RecipeError(said, hint=error.hint) from error
     export = os.path.realpath(recipe.export_path)
     if any(os.path.realpath(file.path) == export for file in files):
-        said = f"{recipe.export_path} is one of the files of the dataset"
+        said = f"{recipe.export_path} is a file of the dataset"
         raise RecipeError(
             problem_at(checked.loaded, "export_path", said),
-            hint="write somewhere else: a job never changes what it reads",
+            hint="write somewhere else; a job never changes its input",
         )
     return files
 
@@ -149,10 +149,10 @@ def _refuse_reading_itself(checked: CheckedRecipe, recipe: Recipe, job_dir: str)
 
     found = is_read_again(recipe, job_dir)
     if found is not None:
-        said = f"{found}, which this job writes, would be read as data by the next one"
+        said = f"{found}, written by this job, would be input of the next one"
         raise RecipeError(
             problem_at(checked.loaded, "dataset_path", said),
-            hint="let work_dir and export_path lie outside of the dataset, or name its files by a pattern",
+            hint="place work_dir and export_path outside the dataset, or select its files with a pattern",
         )
 
 
@@ -173,7 +173,7 @@ def _changed(what: str, changes: "Sequence[str]") -> RecipeError:
     )
 
 
-class PlannedJob(Struct, frozen=True):
+class RecipeJob(Struct, frozen=True):
     """Nothing of it is on disk yet, unless it is gone on with."""
 
     plan: RecipePlan
@@ -187,20 +187,20 @@ def new_job_id() -> str:
 
 def plan_job(
     checked: CheckedRecipe, *, start_over: bool = False, memory: "OperatorMemory | None" = None
-) -> PlannedJob:
+) -> RecipeJob:
     """`resume` of the recipe names a job that has to be there, `job_id` one that may be: it is then gone on
     with too. Raises RecipeError when that cannot be, JobIsRunning when somebody is at it."""
     recipe = checked.recipe
     job_id = recipe.resume or recipe.job_id
     job = _planned(checked, job_id, memory, start_over=start_over) if job_id else None
-    job = job or PlannedJob(new_plan(checked, new_job_id(), memory))
+    job = job or RecipeJob(new_plan(checked, new_job_id(), memory))
     check_places(checked.loaded, job.plan)
     return job
 
 
 def _planned(
     checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None", *, start_over: bool
-) -> PlannedJob:
+) -> RecipeJob:
     recipe = checked.recipe
     folder = JobFolder(job_dir_in(recipe.work_dir, job_id))
     try:
@@ -208,15 +208,15 @@ def _planned(
         _refuse_running(folder)
     except PermissionError as error:
         raise RecipeError(
-            f"job {job_id} is somebody else's: {error.filename} may not be read",
-            hint="jobs are private to who started them; give this one another id",
+            f"job {job_id} belongs to another user: {error.filename} cannot be read",
+            hint="job directories are private to their users; choose another ID",
         ) from error
     before = None if start_over else read_plan(folder.path)
     if before is not None:
-        return PlannedJob(plan_to_go_on(checked, before, memory), is_resumed=True)
+        return RecipeJob(resumed_plan(checked, before, memory), is_resumed=True)
     if recipe.resume and not is_there:
         raise _no_such_job(base_dir_of(recipe.work_dir), job_id)
-    return PlannedJob(new_plan(checked, job_id, memory), starts_over=is_there)
+    return RecipeJob(new_plan(checked, job_id, memory), starts_over=is_there)
 
 
 def _is_there(path: str) -> bool:
@@ -228,7 +228,7 @@ def _is_there(path: str) -> bool:
     return True
 
 
-def make_job(job: PlannedJob) -> JobFolder:
+def make_job(job: RecipeJob) -> JobFolder:
     """On disk, so that an executor can begin. The plan comes last: without it there is no job. The job's lock
     is held meanwhile: whoever carries it out now goes on undisturbed, and this raises JobIsRunning."""
     from joblens.data.base.job_folder import take_lock
@@ -247,19 +247,19 @@ def make_job(job: PlannedJob) -> JobFolder:
         if not was_there:
             shutil.rmtree(folder.path, ignore_errors=True)
         raise RecipeError(
-            f"the job's folder cannot be made: {error.filename or folder.path}: {error.strerror}",
-            hint="name another place with work_dir or --work-dir, or with export_path",
+            f"the job directory cannot be created: {error.filename or folder.path}: {error.strerror}",
+            hint="choose another directory with work_dir, --work-dir or export_path",
         ) from error
     return folder
 
 
-def _write_job(job: PlannedJob, folder: JobFolder) -> None:
+def _write_job(job: RecipeJob, folder: JobFolder) -> None:
     if job.starts_over:
         _clear(folder)
     folder.make()
     os.makedirs(os.path.dirname(job.plan.recipe.export_path), exist_ok=True)
-    write_whole(folder.recipe_copy(job.plan.recipe_path), job.plan.recipe_text.encode())
-    write_whole(folder.plan, plan_to_json(job.plan))
+    write_atomically(folder.recipe_copy(job.plan.recipe_path), job.plan.recipe_text.encode())
+    write_atomically(folder.plan, plan_to_json(job.plan))
 
 
 def _refuse_running(folder: JobFolder) -> None:
@@ -268,8 +268,8 @@ def _refuse_running(folder: JobFolder) -> None:
     holder = running_executor(folder) if os.path.isdir(folder.path) else None
     if holder is not None:
         raise JobIsRunning(
-            f"job {folder.job_id} is running now, as process {holder.pid}",
-            hint=f"joblens snapshot {folder.path} --human-readable shows where it is",
+            f"job {folder.job_id} is already running as process {holder.pid}",
+            hint=f"joblens snapshot {folder.path} --human-readable shows its progress",
         )
 
 
@@ -302,7 +302,7 @@ def _no_such_job(base_dir: str, job_id: str) -> RecipeError:
     near = nearest_word(job_id, known)
     hint = f"did you mean {near}?" if near else ""
     if not near and known:
-        hint = f"the newest one there is {known[-1]}"
+        hint = f"the newest one is {known[-1]}"
     return RecipeError(f"there is no job {job_id} in {base_dir}", hint=hint)
 
 

@@ -221,18 +221,18 @@ def _warnings(recipe: Recipe) -> list[str]:
 
     warnings = []
     if recipe.ignored:
-        warnings.append(f"these keys change nothing here: {', '.join(recipe.ignored)}")
+        warnings.append(f"these keys have no effect: {', '.join(recipe.ignored)}")
     for call in recipe.process:
         ignored = registry.ignored_parameters(call)
         if ignored:
-            warnings.append(f"{call.name}: these parameters change nothing here: {', '.join(ignored)}")
+            warnings.append(f"{call.name}: these parameters have no effect: {', '.join(ignored)}")
     unused = [name for name in ("size", "num_of_partitions") if getattr(recipe.partition, name)]
     if recipe.auto_configure and unused:
         warnings.append(f"partition.{unused[0]} is not used: auto_configure chooses the partitions")
     if len(recipe.text_keys) > 1:
         warnings.append(
-            f"operators work on '{recipe.text_keys[0]}', the first of text_keys; "
-            "text_key of an operator names another. Rows need all fields of text_keys"
+            f"operators process '{recipe.text_keys[0]}', the first of text_keys, "
+            "unless text_key is set; rows must have all fields of text_keys"
         )
     return warnings
 

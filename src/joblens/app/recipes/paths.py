@@ -30,9 +30,9 @@ def check_places(loaded: LoadedRecipe, plan: RecipePlan) -> None:
     problems = [problem_at(loaded, key, why) for why, key in seen.items()]
     export = plan.recipe.export_path
     if os.path.isdir(export):
-        problems.append(problem_at(loaded, "export_path", f"{export} is a folder; name a file in it"))
+        problems.append(problem_at(loaded, "export_path", f"{export} is a directory; give a file in it"))
     if problems:
-        hint = "name other places with work_dir (--work-dir) and export_path"
+        hint = "choose other directories with work_dir (--work-dir) and export_path"
         raise recipe_error(loaded.path, problems, hint)
 
 
@@ -51,7 +51,7 @@ def disk_warnings(plan: RecipePlan, kinds: Sequence[str], free: "Free | None" = 
     places = {each.disk: each for each in (export, checkpoints, job)}
     return [
         f"disk: the job may need {format_bytes(needed)} at {place.folder}, where "
-        f"{format_bytes(place.free_bytes)} are free; make room, or name another place with work_dir, "
+        f"{format_bytes(place.free_bytes)} are free; free space, or choose another directory with work_dir, "
         "checkpoint_dir or export_path"
         for place in places.values()
         if (needed := needs.get(place.disk, 0)) > place.free_bytes
@@ -121,11 +121,11 @@ def _why_not(folder: str) -> str:
     while not os.path.lexists(there):
         there = os.path.dirname(there)
     if not os.path.isdir(there):
-        return f"{there} is no folder"
+        return f"{there} is not a directory"
     try:
         _make_a_file(there)
     except OSError as error:
-        return f"nothing can be written to {there}: {error.strerror}"
+        return f"cannot write to {there}: {error.strerror}"
     return ""
 
 

@@ -28,7 +28,7 @@ from joblens.plan.recipes.job_folder import job_dir_in
 if TYPE_CHECKING:
     from joblens.analysis.recipes.partition_sizing import OperatorMemory
     from joblens.app.recipes.execution import EndedRecipe, ProgressView
-    from joblens.app.recipes.jobs import PlannedJob
+    from joblens.app.recipes.jobs import RecipeJob
     from joblens.model.jobs.details import RejectReason
 
 
@@ -46,19 +46,19 @@ def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan
     if is_folder(resume):
         found = plan_in(resume)
         if found is None:
-            raise RecipeError(f"{resume} is no folder of a job: there is no metadata/plan.json in it")
+            raise RecipeError(f"{resume} is not a job directory: it has no metadata/plan.json")
         return found
     for base in [work_dir] if work_dir is not None else [os.curdir]:
         found = plan_in(os.path.join(base, resume))
         if found is not None:
             return found
-    job_dir = None if work_dir is not None else _told_by_history(resume, settings)
+    job_dir = None if work_dir is not None else _job_dir_in_history(resume, settings)
     found = None if job_dir is None else plan_in(job_dir)
     if found is None:
-        where = f"in {work_dir}" if work_dir is not None else "in this folder or in the history"
+        where = f"in {work_dir}" if work_dir is not None else "in this directory or in the history"
         raise RecipeError(
             f"there is no job {resume} {where}",
-            hint="give the job's folder, or the recipe too: joblens process RECIPE --resume ID",
+            hint="give the job directory, or the recipe too: joblens process RECIPE --resume ID",
         )
     return found
 
@@ -68,8 +68,8 @@ def plan_in(job_dir: str) -> RecipePlan | None:
     plan = read_plan(path)
     if plan is not None and os.path.realpath(plan.job_dir) != os.path.realpath(path):
         raise RecipeError(
-            f"the job in {path} was made in {plan.job_dir}, and its files name that place",
-            hint="move it back, or link that place to this one",
+            f"the job in {path} was created in {plan.job_dir}, and its files refer to that path",
+            hint="move it back, or create a symbolic link there",
         )
     return plan
 
@@ -95,7 +95,7 @@ def complete_already(plan: RecipePlan, settings: Settings) -> "EndedRecipe | Non
     return EndedRecipe(plan, record, snapshot, export_files=export.export.paths, was_complete=True)
 
 
-def _told_by_history(job_id: str, settings: Settings) -> str | None:
+def _job_dir_in_history(job_id: str, settings: Settings) -> str | None:
     record = _in_history(job_id, settings)
     place = None if record is None else record.job.params.get("job_dir")
     return place if isinstance(place, str) else None
@@ -133,7 +133,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
 
 class PlannedRecipe(Struct, frozen=True):
     checked: CheckedRecipe
-    job: "PlannedJob"
+    job: "RecipeJob"
     warnings: tuple[str, ...] = ()  # for people, before anything runs
 
 
@@ -152,7 +152,7 @@ def plan_recipe(
     return PlannedRecipe(checked, job, (*checked.warnings, *disk_warnings(job.plan, checked.kinds)))
 
 
-def carry_out(
+def run_recipe(
     planned: PlannedRecipe,
     settings: Settings,
     view: "ProgressView | None" = None,
@@ -160,12 +160,12 @@ def carry_out(
 ) -> "EndedRecipe":
     """`on_begin`: the job's folder is made, nothing can be refused any more. A job that is complete, with its
     export in its place, is not begun again."""
-    from joblens.app.recipes import execution as recipe_running
-
     done = complete_already(planned.job.plan, settings) if planned.job.is_resumed else None
     if done is not None:
         return done
-    return recipe_running.carry_out(planned.job, settings, view, on_begin)
+    from joblens.app.recipes.execution import execute_job
+
+    return execute_job(planned.job, settings, view, on_begin)
 
 
 def process(  # noqa: PLR0913 - the keywords are the interface
@@ -185,7 +185,7 @@ def process(  # noqa: PLR0913 - the keywords are the interface
     """Carries a recipe out, as `joblens process` does: from a file, or from a dict with the same keys; with
     `resume` alone, the id or the folder of a job, that of the job. Bad input raises InputError before
     anything runs. With `check`, anything but a whole result raises RecipeFailed. An interrupt ends the job
-    first; it can be gone on with (`resume`)."""
+    first; it can be resumed (`resume`)."""
     from joblens.app.wiring.settings import load_settings
 
     settings = load_settings(overrides={"store.url": store} if store else {}).settings
@@ -200,7 +200,7 @@ def process(  # noqa: PLR0913 - the keywords are the interface
         start_over=start_over,
     )
     source = recipe if recipe is None or isinstance(recipe, Mapping) else os.fspath(recipe)
-    ended = carry_out(plan_recipe(source, wishes, settings), settings)
+    ended = run_recipe(plan_recipe(source, wishes, settings), settings)
     if ended.signal_number == signal.SIGINT:
         raise KeyboardInterrupt
     if ended.signal_number is not None:
@@ -262,7 +262,7 @@ class RecipeFailed(JoblensError):
     """A recipe that had to be carried out whole was not."""
 
     def __init__(self, result: RecipeResult) -> None:
-        super().__init__(f"job {result.job_id}: {result.status}: {result.error or 'no reason known'}")
+        super().__init__(f"job {result.job_id}: {result.status}: {result.error or 'unknown reason'}")
         self.result = result
 
 
@@ -298,29 +298,29 @@ def _loaded(recipe: "str | Mapping[str, Any] | None", wishes: Wishes, settings: 
 
     if recipe is None:
         if not wishes.resume:
-            raise InputError("there is no recipe", hint="name its file, or a job to go on with: --resume ID")
+            raise InputError("no recipe given", hint="give a recipe file, or continue a job with --resume ID")
         _given(structs.replace(wishes, resume=None))  # the other wishes
         plan = plan_of(wishes.resume, wishes.work_dir, settings)
         return loaded_from_plan(plan, _given(structs.replace(wishes, resume=plan.job_id, job_id=None)))
     if not wishes.resume or not is_folder(wishes.resume):
-        return _loaded_as_told(recipe, _given(wishes))
+        return _loaded_from(recipe, _given(wishes))
     plan = plan_of(wishes.resume, None, settings)
     wishes = structs.replace(wishes, resume=plan.job_id)
-    loaded = _loaded_as_told(recipe, _given(wishes))
+    loaded = _loaded_from(recipe, _given(wishes))
     if os.path.realpath(job_dir_in(loaded.recipe.work_dir, plan.job_id)) != os.path.realpath(plan.job_dir):
         wishes = structs.replace(wishes, work_dir=os.path.dirname(plan.job_dir))
-        loaded = _loaded_as_told(recipe, _given(wishes))
+        loaded = _loaded_from(recipe, _given(wishes))
     return loaded
 
 
-def _loaded_as_told(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> LoadedRecipe:
+def _loaded_from(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> LoadedRecipe:
     if isinstance(recipe, str):
         return load_recipe(recipe, given)
     try:
         values = msgspec.to_builtins(dict(recipe))
         msgspec.json.encode(values)
     except (TypeError, ValueError) as error:
-        raise InputError(f"the recipe has a value that no file could hold: {error}") from error
+        raise InputError(f"the recipe has a value that cannot be written to a file: {error}") from error
     import json
 
     try:
@@ -338,9 +338,9 @@ def _given(wishes: Wishes) -> dict[str, Any]:
         raise InputError(f"executor '{wishes.executor}'", hint=f"one of {', '.join(executors)}")
     _check_np(wishes.np)
     if wishes.work_dir is not None and not wishes.work_dir.strip():
-        raise InputError("--work-dir must not be empty", hint="leave it out: then the recipe says where")
+        raise InputError("--work-dir must not be empty", hint="omit it to use the recipe's setting")
     if wishes.job_id and wishes.resume and wishes.job_id != wishes.resume:
-        raise InputError("--job-id and --resume name two jobs", hint="give only one of them")
+        raise InputError("--job-id and --resume cannot be combined", hint="give one of them")
     for name, ident in (("--job-id", wishes.job_id), ("--resume", wishes.resume)):
         _read(name, ident, read_job_id)
     return {

@@ -126,9 +126,9 @@ def _check_budget(recipe: Recipe, memory: OperatorMemory) -> None:
     budget = recipe.memory_budget_bytes
     if budget is not None and budget < memory.base_bytes:
         raise RecipeError(
-            f"resource_optimization.memory_budget_mb: {budget / MIB:g} MiB are too little, a worker without "
+            f"resource_optimization.memory_budget_mb: {budget / MIB:g} MiB is too little; a worker without "
             f"rows needs {memory.base_bytes / MIB:g} MiB",
-            hint="give more, or leave it out: then half of the free memory is used",
+            hint="raise it, or omit it to use half of the free memory",
         )
 
 
@@ -145,7 +145,7 @@ def _data_reason(data: DataCharacteristics) -> str:
     about = "about " if data.is_total_estimated else ""
     return (
         f"{data.primary_modality.value}, {about}{data.total_samples:,} rows of "
-        f"{data.mean_bytes_per_sample:,.0f} bytes on average ({data.sample_size_analyzed:,} looked at)"
+        f"{data.mean_bytes_per_sample:,.0f} bytes on average ({data.sample_size_analyzed:,} sampled)"
     )
 
 
@@ -206,8 +206,8 @@ def _sample(dataset: Any, names: FieldNames) -> Sampled:
         return sample_files(find_files(paths), _ROWS, names)
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")) or isinstance(dataset, Mapping):
         raise InputError(
-            f"cannot look at a dataset of type {type(dataset).__name__}",
-            hint="give a path, a list of rows, an Arrow table, or anything with a length and numbered rows",
+            f"cannot analyze a dataset of type {type(dataset).__name__}",
+            hint="pass a path, a list of rows, an Arrow table, or any sequence of rows",
         )
     return sample_of(dataset, names)
 
@@ -237,7 +237,7 @@ def _modality(word: Any) -> Modality:
         return Modality(getattr(word, "value", word))
     except ValueError:
         known = ", ".join(modality.value for modality in Modality)
-        raise InputError(f"{word!r} is no modality", hint=f"one of {known}") from None
+        raise InputError(f"{word!r} is not a modality", hint=f"one of {known}") from None
 
 
 def _names(cfg: Any) -> FieldNames:

@@ -15,7 +15,7 @@ from joblens.app.recipes.job_directory import (
     JobProcess,
     live_process,
     process_of_executor,
-    told_if_unreadable,
+    readable_or_input_error,
 )
 from joblens.files.private import open_plain_file
 from joblens.model.errors import JoblensError
@@ -29,7 +29,7 @@ _LONGEST_LINE = 1 << 24
 _decoder = msgspec.json.Decoder(SeenEvent)
 
 
-class EventTail:
+class EventFile:
     """One file. A last line without its end is left for the next time: somebody may be writing it."""
 
     def __init__(self, path: str) -> None:
@@ -143,18 +143,18 @@ class LiveSnapshot:
 
     def __init__(self, job_dir: str) -> None:
         self._summary: dict[str, Any] = {}
-        with told_if_unreadable():
+        with readable_or_input_error():
             self.directory = JobDirectory(job_dir)
             self._begin()
 
     def _begin(self) -> None:
         self._knows_partitions = self.directory.knows_partitions()
         self._fold = SnapshotFold(self.directory.planned())
-        self._tails: dict[str, EventTail] = {}
+        self._tails: dict[str, EventFile] = {}
 
     def refresh(self) -> JobSnapshot:
         """Raises InputError when the job's files may not be read."""
-        with told_if_unreadable():
+        with readable_or_input_error():
             return self._look()
 
     def _look(self) -> JobSnapshot:
@@ -180,7 +180,7 @@ class LiveSnapshot:
         if self._tails and list(self._tails) != files[: len(self._tails)]:
             self._begin()
         for path in files:
-            tail = self._tails.setdefault(path, EventTail(path))
+            tail = self._tails.setdefault(path, EventFile(path))
             tail.has_torn_end = False
             tail.feed(self._fold)
             if is_over or path != files[-1]:
@@ -194,7 +194,7 @@ class LiveSnapshot:
 
     def process(self) -> JobProcess:
         """Of the job, as far as its events are read."""
-        with told_if_unreadable():
+        with readable_or_input_error():
             if not self._tails:
                 self._read_events(is_over=False)
             return self._process()

@@ -35,7 +35,9 @@ def job_before(store: Store, record: Record) -> Record:
         if earlier.job.name == job.name and earlier.job.uuid != job.uuid:
             return earlier
     name = f" of the name '{job.name}'" if job.name else ""
-    raise InputError(f"there is no job{name} before it to compare with", hint="name two: joblens diff 12 15")
+    raise InputError(
+        f"there is no earlier job{name} to compare with", hint="give two jobs: joblens diff 12 15"
+    )
 
 
 def _began_at_us(record: Record) -> int:
@@ -143,7 +145,7 @@ def run_before(store: Store, run: Run) -> Run:
     """The one of the same workflow before it."""
     earlier = [one for one in store.runs(run.workflow_uuid) if (one.number or 0) < (run.number or 0)]
     if not earlier:
-        raise InputError(f"run {run_label(run)} is the first of its workflow", hint="name two runs")
+        raise InputError(f"run {run_label(run)} is the first of its workflow", hint="give two runs")
     return store.find_run(earlier[-1].uuid)
 
 

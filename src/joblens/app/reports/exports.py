@@ -9,7 +9,8 @@ from msgspec import Struct, json
 
 from joblens.analysis.formats.history import returncode_of, to_history_record, where_it_ran
 from joblens.analysis.formats.sample import to_sample_object
-from joblens.files.private import make_private_file, make_private_folder
+from joblens.files.atomic import output_path
+from joblens.files.private import make_private_folder
 from joblens.model.errors import InputError, StoreError
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import USAGE_NUMBERS, Record, Usage
@@ -127,31 +128,19 @@ class Exported(Struct, frozen=True, kw_only=True):
 @contextmanager
 def output_file(path: str) -> Iterator[IO[bytes]]:
     """The file has its name only once it is complete; only its owner may read it."""
-    with _beside(path) as temporary, open(temporary, "wb") as file:
+    with _output_path(path) as part, open(part, "wb") as file:
         yield file
 
 
 @contextmanager
-def _beside(path: str) -> Iterator[str]:
-    """An empty private file that takes the place of `path` in the end. What is no plain file (/dev/stdout, a
-    named pipe) is written to as it is."""
-    place = os.path.realpath(path)
-    is_plain = not os.path.exists(place) or os.path.isfile(place)
-    # a name that nobody can have guessed, and laid a link there
-    temporary = f"{place}.{os.urandom(8).hex()}.part" if is_plain else path
+def _output_path(path: str) -> Iterator[str]:
+    if os.path.isdir(path):
+        raise InputError(f"{path}: cannot be written: it is a directory")
     try:
-        if os.path.isdir(place):
-            raise InputError(f"{path}: cannot be written: it is a directory")
-        if is_plain:
-            make_private_file(temporary)
-        yield temporary
-        if is_plain:
-            os.replace(temporary, place)
+        with output_path(path) as part:
+            yield part
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        if is_plain and os.path.lexists(temporary):
-            os.unlink(temporary)
 
 
 def export_history(store: Store, records: Iterable[Record], file: IO[bytes], advance: Advance) -> Exported:
@@ -190,7 +179,7 @@ def export_samples(store: Store, records: Iterable[Record], folder: str, advance
             try:
                 make_private_folder(os.path.dirname(path))
             except OSError as error:
-                raise InputError(f"{os.path.dirname(path)}: cannot be made: {error.strerror}") from error
+                raise InputError(f"{os.path.dirname(path)}: cannot be created: {error.strerror}") from error
             with output_file(path) as file:
                 rows += export_gzip_samples(store, record, file)
             files.append(path)
@@ -212,7 +201,7 @@ def export_time_series(store: Store, records: Iterable[Record], path: str, advan
     try:
         writer = TimeSeriesWriter(path)
     except StoreError as error:
-        hint = "name a file that is not there yet, or a time-series file to add to"
+        hint = "give a new file, or a time-series file to append to"
         raise InputError(str(error), hint=hint) from error
     jobs = rows = incomplete = 0
     for record in records:
@@ -287,7 +276,7 @@ class _Utf8:
 def export_parquet(table: Table, path: str) -> Exported:
     from joblens.stores.sinks.parquet import write_parquet
 
-    with _beside(path) as temporary:
+    with _output_path(path) as temporary:
         count = write_parquet(temporary, table.kinds, table.rows)
     return Exported(rows=count, files=(path,))
 

@@ -81,7 +81,7 @@ class Imported(Struct, kw_only=True):
     def complain(self, where: str, error: Exception) -> None:
         problem = str(error) if str(error).startswith(where) else f"{where}: {error}"
         if self.is_strict:
-            raise FormatError(problem, hint="without --strict such lines are left out and counted")
+            raise FormatError(problem, hint="without --strict, invalid lines are skipped and counted")
         self.bad_lines += 1
         if len(self.bad) < _BAD_KEPT:
             self.bad.append(problem)
@@ -333,7 +333,7 @@ class _SamplesOfJob:
             ended_at_us=last.at_us,
             duration_s=last.elapsed_us / 1e6,
             reason="imported",
-            error="only samples were imported; they do not tell how the job ended",
+            error="only samples were imported, so its outcome is unknown",
             usage=total_usage(
                 self._summary.samples,
                 None,
@@ -382,7 +382,7 @@ def _job_id(fields: Any, path: str) -> str:
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
     if _looks_like_uuid(folder):
         return folder
-    raise FormatError("the sample names no job ('job_id') and its folder has no job's name")
+    raise FormatError("the sample has no 'job_id', and its directory is not named after a job")
 
 
 def _looks_like_uuid(text: str) -> bool:
@@ -429,7 +429,7 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
         number += 1
         if len(line) > _LONGEST_LINE:
             raise _TornFile(
-                f"line {number} is longer than {format_bytes(_LONGEST_LINE)}; the rest is left out"
+                f"line {number} is longer than {format_bytes(_LONGEST_LINE)}; the rest is skipped"
             )
         yield line
 
@@ -457,7 +457,7 @@ def _unpacked(raw: IO[bytes]) -> Iterator[bytes]:
         for line in _lines(io.BufferedReader(gzip.GzipFile(fileobj=packed))):  # type: ignore[call-overload]
             size += len(line)
             if size > max(_ALWAYS_UNPACKED, _MOST_UNPACKED * packed.count):
-                raise _TornFile(f"unpacks to more than {_MOST_UNPACKED} times its size; the rest is left out")
+                raise _TornFile(f"unpacks to more than {_MOST_UNPACKED} times its size; the rest is skipped")
             yield line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise _TornFile from error

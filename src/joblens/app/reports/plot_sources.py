@@ -72,7 +72,7 @@ def _files_of(ident: str) -> list[str]:
     if any(letter in ident for letter in "*?["):
         matching = sorted(path for path in glob.glob(ident, recursive=True) if os.path.isfile(path))
         if not matching:
-            raise InputError(f"no file matches '{ident}'", hint=f"there is nothing like it in {os.getcwd()}")
+            raise InputError(f"no file matches '{ident}'", hint=f"the current directory is {os.getcwd()}")
         return matching
     if os.sep in ident or ident.endswith(_FILE_ENDINGS):
         raise InputError(f"{ident}: no such file")
@@ -113,7 +113,7 @@ def _nothing_named(ident: str) -> InputError:
         hint = f"name the files: {' '.join(inside[:3])}" if inside else "name a file"
         return InputError(f"{ident} is a directory", hint=hint)
     return InputError(
-        f"'{ident}' is no run, workflow or job of this store, and no file",
+        f"'{ident}' is not a run, workflow or job of this store, nor a file",
         hint="`joblens history` lists the jobs, `joblens workflows list` the workflows",
     )
 
@@ -266,9 +266,7 @@ def source_of_file(path: str) -> Source:
         hint = "plot reads files with job_resource_samples, as `granularity: time_series` writes them"
         raise FormatError(str(error), hint=hint) from error
     if not jobs:
-        raise InputError(
-            f"{path}: it has no samples", hint="the jobs may have ended before the first was due"
-        )
+        raise InputError(f"{path}: no samples", hint="the jobs may have ended before the first was due")
     machine = read_host_series(path)
     host = HostSeries(
         at_us=[row.at_us for row in machine],

@@ -59,7 +59,7 @@ def plot_sources(
 ) -> Plotted:
     """Everything is checked before the first file is written."""
     if not re.fullmatch(r"[^/\0]+", choice.prefix):
-        raise InputError(f"prefix '{choice.prefix}' cannot begin a file name", hint="leave out any '/'")
+        raise InputError(f"prefix '{choice.prefix}' is not a valid file name prefix", hint="omit any '/'")
     chosen = [structs.replace(source, plot=_only(source.plot, choice.job_ids)) for source in sources]
     if choice.job_ids:
         _check_ids(sources, choice.job_ids)
@@ -123,7 +123,7 @@ def _single_plots(jobs: Sequence[JobSeries], choice: PlotChoice) -> tuple[list[J
     size = f", {len(jobs) * _MIB_OF_A_PAGE:,} MiB in all" if "html" in choice.formats else ""
     note = (
         f"{MOST_JOB_PLOTS} of {len(jobs):,} jobs have a plot of their own, failed ones and the longest "
-        f"first; choose others with --job-ids, or have all with --all-jobs{size}"
+        f"first; select others with --job-ids, or all with --all-jobs{size}"
     )
     return chosen, note
 
@@ -140,22 +140,22 @@ def _check_ids(sources: Sequence[Source], job_ids: tuple[int, ...]) -> None:
     if unknown:
         listed = ", ".join(map(str, known[:20])) + (f" … {known[-1]}" if len(known) > 20 else "")
         raise InputError(
-            f"no job {', '.join(map(str, unknown))} among what is to be plotted", hint=f"there is: {listed}"
+            f"no job {', '.join(map(str, unknown))} among the jobs to plot", hint=f"available: {listed}"
         )
 
 
 def _nothing_to_draw(jobs: Sequence[JobSeries]) -> InputError:
     if not jobs:
-        return InputError("nothing has been started yet, so there is nothing to plot")
+        return InputError("nothing to plot: no job has started yet")
     if jobs[0].at_us:
         return InputError(
-            f"job {jobs[0].label} is too short for a curve: no sample fell between its start and its end",
-            hint="`joblens show` has what it used; --interval 50ms samples more often when it is run again",
+            f"job {jobs[0].label} is too short to plot: no sample was taken",
+            hint="`joblens show` has its totals; run it again with --interval 50ms to sample more often",
         )
     names = ", ".join(job.label for job in jobs[:3])
     return InputError(
         f"there are no samples of {names}{' …' if len(jobs) > 3 else ''}",
-        hint="it was too short to be sampled, monitoring was off, or its samples were pruned",
+        hint="the job was too short, monitoring was off, or samples were pruned",
     )
 
 
@@ -166,9 +166,7 @@ def _without_curve(jobs: Sequence[JobSeries]) -> list[str]:
     if unsampled == len(jobs):
         return ["no job was sampled: the runs were too short, or samples were pruned"] if jobs else []
     of_all = f"of {counted(len(jobs), 'job')}"
-    notes = (
-        [f"too short for a curve, no sample fell between start and end: {short:,} {of_all}"] if short else []
-    )
+    notes = [f"too short to plot, no sample was taken: {short:,} {of_all}"] if short else []
     if unsampled:
         notes.append(f"not sampled, or the samples were pruned: {unsampled:,} {of_all}")
     return notes
@@ -205,7 +203,7 @@ def _make_folder(path: str) -> None:
     try:
         make_private_folder(path)
     except OSError as error:
-        raise InputError(f"{path}: cannot be made: {error.strerror}") from error
+        raise InputError(f"{path}: cannot be created: {error.strerror}") from error
 
 
 # ---- the time series of a run ---------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from joblens.analysis.sizing.rightsizing import Advice, Group, GroupAdvice
 from joblens.app.workflows.loader import spec_error
+from joblens.files.atomic import atomic_file
 from joblens.model.errors import InputError, SpecError
 from joblens.model.runs.run import Run, Workflow
 from joblens.model.runs.workflow_spec import FailureHandler, RetryRule, WorkflowSpec
@@ -61,7 +62,7 @@ def retries_for(spec: WorkflowSpec, value: Any, groups: Sequence[GroupAdvice]) -
                 factor = _factor(needed / first)
                 handler = new.setdefault(factor, _new_handler(spec, factor, len(new)))
                 changes["jobs", place, "failure_handler"] = handler.name
-                notes.append(f"{entry.get('name')}: tried again with more memory by '{handler.name}'")
+                notes.append(f"{entry.get('name')}: retried with more memory by '{handler.name}'")
                 continue
             at, handler_there = _handler(spec, str(name), entry)
             for path, wanted in _raised(spec, handler_there, at, first, needed, entry):
@@ -122,7 +123,7 @@ def _raised(
     if rule is None:
         raise InputError(
             f"job '{entry.get('name')}': its failure handler '{handler.name}' has no rule for jobs that ran "
-            f"out of memory (exit code {code}), so what does not fit would just fail; nothing was written",
+            f"out of memory (exit code {code}), so jobs that do not fit would fail; nothing was written",
             hint=f"add a rule with exit_codes [{code}] and memory_factor, or use --strategy max-seen",
         )
     path: Path = ("failure_handlers", place, "rules", handler.rules.index(rule))
@@ -242,15 +243,13 @@ def open_spec(path: str | None, workflow: Workflow, run: Run) -> SpecFile:
     """`path` None: where the workflow came from."""
     place = path or workflow.source
     if not place:
-        raise InputError(
-            f"workflow {workflow.number} did not come from a file", hint="name the file: --write FILE"
-        )
+        raise InputError(f"workflow {workflow.number} has no file", hint="give the file: --write FILE")
     try:
         with open(place, encoding="utf-8", newline="") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        hint = "name the file: --write FILE" if path is None else ""
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        hint = "give the file: --write FILE" if path is None else ""
         raise InputError(f"{place} cannot be read: {reason}", hint=hint) from error
     kind = run.spec_format if place == workflow.source else format_of(place, text)
     reading = read_workflow(text, kind, place)
@@ -258,8 +257,8 @@ def open_spec(path: str | None, workflow: Workflow, run: Run) -> SpecFile:
         raise spec_error(place, _problems(place, reading))
     if reading.spec.name != workflow.name:
         raise InputError(
-            f"{place} is workflow '{reading.spec.name}', the runs are of '{workflow.name}'",
-            hint="name a file of the same workflow: --write FILE",
+            f"{place} is workflow '{reading.spec.name}', but the runs belong to '{workflow.name}'",
+            hint="give a file of the same workflow: --write FILE",
         )
     return SpecFile(
         path=place,
@@ -318,7 +317,7 @@ def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool, forces:
     reading = read_workflow(text, file.format, file.path)
     if reading.spec is None:
         raise SpecError(
-            f"{file.path} was left as it is: with the advice in it, it could not be read\n"
+            f"{file.path} is unchanged: with the new values it would be invalid\n"
             + "\n".join(_problems(file.path, reading))
         )
     return EditedSpec(text, retries.notes, tuple(kept), tuple(told))
@@ -391,24 +390,16 @@ def _value(part: Advice, written: Any) -> Any:
 
 def replace_file(file: SpecFile, text: str) -> None:
     """At once or not at all. The mode stays; a link stays one and what it points to is written."""
-    place = os.path.realpath(file.path)
-    part = f"{place}.{os.urandom(8).hex()}.part"
+    target = os.path.realpath(file.path)
     try:
-        mode = os.stat(place).st_mode & 0o7777
-        with open(place, encoding="utf-8", newline="") as now:
+        mode = os.stat(target).st_mode & 0o7777
+        with open(target, encoding="utf-8", newline="") as now:
             if now.read() != file.text:
-                raise InputError(f"{file.path} was changed in the meantime; nothing was written")
-        with open(part, "x", encoding="utf-8", newline="", opener=_private) as new:
+                raise InputError(f"{file.path} has changed meanwhile; nothing was written")
+        with atomic_file(target) as part, open(part, "w", encoding="utf-8", newline="") as new:
             new.write(text)
             new.flush()
             os.fchmod(new.fileno(), mode)
             os.fsync(new.fileno())
-        os.replace(part, place)
     except OSError as error:
-        if os.path.lexists(part):
-            os.unlink(part)
         raise InputError(f"{file.path} was not written: {error.strerror}") from error
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -48,7 +48,7 @@ def records_named(store: Store, names: Sequence[str], *, most: int = MOST_LOOKED
     if not records:
         raise InputError(
             f"no job that has ended is called {' or '.join(names)}",
-            hint="joblens history shows names; '*' and '?' stand for letters",
+            hint="joblens history lists names; '*' and '?' are wildcards",
         )
     return reversed(records)
 
@@ -276,7 +276,7 @@ def _use_of(item: Any, place: int, service: str | None) -> tuple[str, JobUse | N
     if isinstance(item, Record):
         return service_name(service or _service_of(item)), use_of_record(item, place)
     if not isinstance(item, Mapping):
-        raise InputError(f"item {place} is no profile and no record, but {type(item).__name__}")
+        raise InputError(f"item {place} is not a profile or a record, but {type(item).__name__}")
     if "resource_usage" in item:
         from joblens.analysis.formats.history import from_history_record
 

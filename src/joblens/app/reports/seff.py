@@ -111,7 +111,7 @@ class Seff:
         if _SLURM_ID.match(bare):
             return self._of_slurm(bare)
         if self._store is None:
-            raise UnknownJob(f"'{ident}' is no id of Slurm, and there is no store of joblens to look in")
+            raise UnknownJob(f"'{ident}' is not a Slurm ID, and there is no joblens store")
         record = find(self._store, bare, self._note)
         placement = slurm_placement(record)
         jobs = self._sacct(placement.job_id) if placement is not None and self._commands else []
@@ -133,12 +133,12 @@ class Seff:
             return [efficiency_of_record(record, self._so_far(record)) for record in records]
         if trouble:
             raise UnknownJob(
-                f"Slurm cannot be asked about {job_id}, and no record is of it: {trouble}",
-                hint="on a login node of the cluster, or 'joblens import slurm FILE' with its past",
+                f"Slurm cannot be queried about {job_id}, and joblens has no record of it: {trouble}",
+                hint="run this on a login node, or import its accounting with 'joblens import slurm FILE'",
             )
         raise UnknownJob(
             f"Slurm knows no job {job_id}",
-            hint=f"sacct shows what it remembers{_or_ours(job_id)}",
+            hint=f"sacct lists recorded jobs{_or_ours(job_id)}",
         )
 
     def _sacct(self, job_id: str) -> list[SlurmJob]:
@@ -209,7 +209,7 @@ class Seff:
 
 
 def _or_ours(job_id: str) -> str:
-    return f"; job {job_id} of joblens itself is job:{job_id}" if job_id.isdecimal() else ""
+    return f"; joblens' own job {job_id} is job:{job_id}" if job_id.isdecimal() else ""
 
 
 def _is_imported(record: Record) -> bool:

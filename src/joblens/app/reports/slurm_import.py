@@ -43,7 +43,7 @@ def _seconds_in(unit: str, text: str) -> int:
         if name.startswith(unit):
             return int(dt.timedelta(**{name: 1}).total_seconds())
     raise InputError(
-        f"'{text}' is not a time: there is no unit '{unit}'", hint="write now-7days, now-12hours, yesterday"
+        f"'{text}' is not a time: unknown unit '{unit}'", hint="write now-7days, now-12hours, yesterday"
     )
 
 
@@ -133,7 +133,7 @@ def _check_names(past: SlurmPast, commands: SlurmCommands) -> None:
             pwd.getpwnam(name)
         except KeyError:
             if not name.isdecimal():
-                hint = "--all-users takes everybody's; of users that are gone their number will do"
+                hint = "use --all-users for all; deleted users can be given by number"
                 raise InputError(f"--user {name}: this machine has no such user", hint=hint) from None
     if not past.cluster:
         return
@@ -167,7 +167,9 @@ def _rows(path: str, result: Imported, advance: Advance) -> Iterator[SlurmRow]:
     for number, row in read_sacct(lines, fields, separator):
         advance(1)
         if row is None:
-            result.complain(f"{path}:{number + 1}", FormatError("not as many values as there are columns"))
+            result.complain(
+                f"{path}:{number + 1}", FormatError("the number of values differs from the number of columns")
+            )
         else:
             yield row
 

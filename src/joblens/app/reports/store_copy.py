@@ -69,9 +69,9 @@ def copy_store(
     """`start(number of jobs)` gives what is called with each further number of jobs that are done."""
     here, there = _settings_of(source, settings), _settings_of(target, settings)
     if store_name(here) == store_name(there):
-        raise InputError(f"{store_name(here)} cannot be copied to itself", hint="name two stores")
+        raise InputError(f"{store_name(here)} cannot be copied to itself", hint="give two stores")
     if not store_is_there(here):
-        raise InputError(f"there is no store at {store_name(here)}", hint="copy FROM TO: the first is read")
+        raise InputError(f"there is no store at {store_name(here)}", hint="usage: copy SOURCE TARGET")
     origin = open_store_directly(here, warn)
     try:
         goal = open_store_directly(there, warn)

@@ -34,7 +34,7 @@ def refuse_command(run: Run, store: Store) -> None:
         job = results[-1].number if results else run.uuid
         raise InputError(
             f"run {run_label(run)} is one command, job {job}",
-            hint=f"joblens wait {job} waits for it, joblens rerun {job} runs it again",
+            hint=f"use joblens wait {job} or joblens rerun {job}",
         )
 
 
@@ -53,8 +53,8 @@ def refuse_other_engine(run: Run, options: RunOptions, store: Store) -> None:
     if left:
         was = run.options.engine
         raise InputError(
-            f"{len(left)} jobs of run {run_label(run)} are still with {was}, the first is {left[0].job.name}",
-            hint=f"go on with --engine {was}, or end them first: joblens cancel {run_label(run)}",
+            f"{len(left)} jobs of run {run_label(run)} are still on {was}, first {left[0].job.name}",
+            hint=f"continue with --engine {was}, or cancel them first: joblens cancel {run_label(run)}",
         )
 
 
@@ -66,7 +66,7 @@ def refuse_unfinished_base(run: Run, store: Store, settings: Settings) -> None:
             label = run_label(run)
             raise RunIsDriven(
                 f"job {record.job.name} of run {label} is still running",
-                hint=f"joblens resume {label} waits for it and goes on, joblens cancel {label} ends it",
+                hint=f"joblens resume {label} waits for it and continues, joblens cancel {label} cancels it",
             )
 
 
@@ -74,7 +74,7 @@ def driven_by_another(run: Run, lock: RunLock) -> RunIsDriven:
     label = run_label(run)
     return RunIsDriven(
         f"run {label} is being run by process {lock.holder()}",
-        hint=f"joblens watch {label} shows it, joblens cancel {label} ends it",
+        hint=f"joblens watch {label} shows it, joblens cancel {label} cancels it",
     )
 
 
@@ -163,8 +163,8 @@ def wait_for_run(
             care()
             label = run_label(run)
             raise JoblensError(
-                f"run {label} is not finished, and nobody runs it",
-                hint=f"joblens resume {label} goes on with it",
+                f"run {label} is not finished, and no driver is running",
+                hint=f"joblens resume {label} continues it",
             )
         time.sleep(poll_s)
         poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)

@@ -51,7 +51,7 @@ def job_again(
 def _refuse_what_never_ran(record: Record) -> None:
     job, name = record.job, _name(record)
     if job.attached:
-        raise InputError(f"{name} was not run by joblens, only looked at: {job.attached}")
+        raise InputError(f"{name} was not started by joblens, only measured: {job.attached}")
     if not job.argv and job.container is None:
         raise InputError(f"{name} has no command: a program measured itself, or it was imported without one")
     if job.tool == "recipe":
@@ -91,7 +91,8 @@ def _command_of_plan(record: Record, planned: PlannedJob | None) -> tuple[str, .
 
     if planned is None or "${user_data." in planned.command:
         raise InputError(
-            f"{_name(record)}: a secret was taken out of its recorded command", hint="type the command again"
+            f"{_name(record)}: its recorded command had a secret, which was redacted",
+            hint="type the command again",
         )
     line, is_shell, words = command_line(planned, {}, "/bin/sh")
     return (line,) if is_shell else words
@@ -104,9 +105,9 @@ def _environment(record: Record, planned: PlannedJob | None, given: Mapping[str,
     missing = sorted(job.env.keys() - then.keys() - given.keys() - planned_env.keys())
     if missing:
         raise InputError(
-            f"{_name(record)}: the values of {', '.join(missing)} were not kept, they may be secrets",
+            f"{_name(record)}: the values of {', '.join(missing)} were not recorded, as they may be secret",
             hint=" ".join(f"--env {name}=VALUE" for name in missing)
-            + f" (--env {missing[0]} takes it from the environment of now)",
+            + f" (--env {missing[0]} takes it from the environment)",
         )
     if job.container is not None:
         return {**then, **planned_env, **given}
@@ -134,21 +135,21 @@ def _folder(record: Record, asked: str | None) -> str:
         return asked or ""
     if not job.cwd:
         raise InputError(
-            f"{_name(record)} ran in a folder of its own on a worker, with files that were made for it there",
+            f"{_name(record)} ran in a temporary directory on a worker, with files created there",
             hint="--cwd DIR runs its command in DIR",
         )
     if not os.path.isdir(job.cwd):
         raise InputError(
-            f"{_name(record)}: its directory {job.cwd} is not there", hint="--cwd DIR runs it in DIR"
+            f"{_name(record)}: its directory {job.cwd} does not exist", hint="--cwd DIR runs it in DIR"
         )
     return job.cwd
 
 
 def _notes(record: Record) -> tuple[str, ...]:
     nodes, attempt = record.job.requirements.nodes or 1, record.attempt
-    notes = [f"it had {nodes} nodes then, and has this one now"] if nodes > 1 else []
+    notes = [f"it had {nodes} nodes, and now runs on this one"] if nodes > 1 else []
     if attempt is None or not attempt.provenance:
-        notes.append("nobody looked at what it ran in then, so nothing can be said of what is different")
+        notes.append("its provenance was not recorded, so differences are unknown")
     return tuple(notes)
 
 
@@ -176,10 +177,9 @@ def _differences(again: JobAgain, store: Store, settings: Settings) -> tuple[Dif
 
 def _ran_in_now(again: JobAgain) -> Any:
     from joblens import __version__
-    from joblens.agent.provenance.command_kind import CommandKind
     from joblens.agent.provenance.parts import ProvenanceParts
     from joblens.probes.host.machine_load import read_host
-    from joblens.probes.provenance.program_files import starting_words
+    from joblens.probes.provenance.program_files import CommandKind, starting_words
 
     job = again.record.job
     shell = shell_of_workflows() if is_of_workflow(job) else "/bin/sh"

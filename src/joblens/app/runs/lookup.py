@@ -67,7 +67,7 @@ def _run_in_slurm(store: Store, job_id: str) -> Run:
         if record.job.run is not None:
             return store.find_run(record.job.run.run_uuid)
     raise UnknownRun(
-        f"no job of a run was in Slurm job {job_id}", hint=f"`joblens seff {job_id}` shows what Slurm knows"
+        f"no job of a run was Slurm job {job_id}", hint=f"`joblens seff {job_id}` shows what Slurm knows"
     )
 
 
@@ -99,12 +99,12 @@ def run_to_end(store: Store, ident: str, found: Run, note: Note) -> Run:
     labels = [run_label(run) for run in under_way]
     if len(under_way) > 1:
         raise AmbiguousRun(
-            f"'{name}' stands for {len(under_way)} runs that are not over: {', '.join(labels)}",
+            f"'{name}' has {len(under_way)} unfinished runs: {', '.join(labels)}",
             hint=f"all of them: joblens cancel {' '.join(labels)}",
         )
     if not under_way or under_way[0].uuid == found.uuid:
         return found
-    note(f"joblens: '{name}' is run {labels[0]}, the only one of that name that is not over")
+    note(f"joblens: '{name}' is run {labels[0]}, the only unfinished one of that name")
     return store.find_run(under_way[0].uuid)
 
 
@@ -135,7 +135,7 @@ def find_job_or_run(
     job, run = _job_or_error(store, ident), _run_or_error(store, ident)
     if isinstance(job, Record) and isinstance(run, Run) and not run.is_command:
         raise InputError(
-            f"'{ident}' is a job and a workflow", hint=f"say which: {_JOB}{ident} or {_WORKFLOW}{ident}"
+            f"'{ident}' is a job and a workflow", hint=f"write {_JOB}{ident} or {_WORKFLOW}{ident}"
         )
     if isinstance(job, Record):
         return find(store, ident, note, is_to_change=is_to_change)

@@ -80,7 +80,7 @@ def _last_attempts(store: Store, run: Run, names: set[str]) -> dict[str, tuple[R
     return found
 
 
-_CANNOT_KEEP = "jobs that it added cannot be kept"
+_CANNOT_KEEP = "jobs that it added cannot be reused"
 
 
 class Carried(Struct, frozen=True):
@@ -232,7 +232,7 @@ def _again_of(
 def _refuse_impossible(state: RunState, chosen: set[int], places: set[int]) -> None:
     jobs, label = state.jobs, run_label(state.run)
     problems = [
-        f"--only: {jobs[place].name} was left out of run {label}"
+        f"--only: {jobs[place].name} was skipped in run {label}"
         for place in sorted(chosen)
         if jobs[place].state is JobState.DISABLED
     ]
@@ -244,7 +244,7 @@ def _refuse_impossible(state: RunState, chosen: set[int], places: set[int]) -> N
         if needed not in places and jobs[needed].state not in done
     ]
     if problems:
-        raise PlanError("\n  ".join(problems), hint="name those with --only too, or use --failed")
+        raise PlanError("\n  ".join(problems), hint="add them with --only, or use --failed")
 
 
 def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> RerunSelection:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runs.facts import PrivateBatch, whole_batch
 from joblens.app.runs.control import wake_driver
 from joblens.app.runs.specs import stored_secrets
@@ -25,7 +25,7 @@ from joblens.app.wiring.machine import check_fit
 from joblens.app.wiring.settings import load_settings
 from joblens.app.workflows.loader import loaded_run
 from joblens.engine.schedule.capacity import RunCapacity
-from joblens.files.private import write_own
+from joblens.files.atomic import write_durably
 from joblens.model.errors import BatchRefused, InputError, StoreError
 from joblens.model.redaction.secrets import REDACTED, SecretValues, redact_params, secret_values
 from joblens.model.runs.plan import Plan, PlannedJob, growing
@@ -199,9 +199,9 @@ class _Attempt:
     def _index_of_caller(self) -> int:
         index = self._extender.index_of(self._caller.name)
         if index is None:
-            raise InputError(f"the run has no job '{self._caller.name}', which calls")
+            raise InputError(f"the run has no job '{self._caller.name}', the calling job")
         if self._run.status in _OVER:
-            raise InputError("the run of this job is over: nothing can be added to it")
+            raise InputError("the run of this job has ended; no jobs can be added")
         return index
 
     def spawn(self, jobs: tuple[JobSpec, ...], lineage: str, state: Any) -> Spawned | None:
@@ -278,13 +278,13 @@ class _Attempt:
             raise InputError(
                 f"lineage '{lineage}' has added jobs {most:,} times, as often as dynamic_jobs.max_iterations "
                 "allows; nothing was added",
-                hint="write a larger max_iterations into the workflow file, or let the loop end",
+                hint="raise max_iterations in the workflow file, or end the loop",
             )
         reading: BatchReading = self._extender.read(jobs, self._orchestrator, lineage)
         found = [(one.path, one.message) for one in reading.problems if one.path not in conflicts]
         found += conflicts.items()
         found += [
-            (("jobs", place, "name"), "there is a secret in the name, which is shown and stored")
+            (("jobs", place, "name"), "the name contains a secret, but names are shown and stored")
             for place, job in enumerate(shown)
             if REDACTED in job.name and REDACTED not in jobs[place].name
         ]
@@ -326,14 +326,14 @@ class _Attempt:
             index = self._extender.index_of(job.name)
             if index is None:
                 if are_some_known:
-                    found[path] = f"'{job.name}' is new, but others of the batch were added before"
+                    found[path] = f"'{job.name}' is new, but other jobs of the batch were already added"
             elif job.name not in known:
                 by = self._plan.jobs[index].spawned_by
                 who = f"'{self._plan.jobs[by].name}' has added it" if by >= 0 else "the workflow file has it"
                 found[path] = f"the run has a job '{job.name}' already: {who}"
             elif known[job.name] not in (job, shown[place]):
                 differs = _difference(known[job.name], job)
-                found[path] = f"'{job.name}' was added before with another content ({differs})"
+                found[path] = f"'{job.name}' was already added with different content ({differs})"
         return found if found or not are_some_known else None
 
     def _own_batches(self) -> list[JobsSpawned]:
@@ -353,7 +353,7 @@ class _Attempt:
     def _with_private_file(self, batch: JobsSpawned, jobs: tuple[JobSpec, ...], state: Any) -> JobsSpawned:
         private = f"{self._run.uuid}.{new_uuid()}.jobs"
         try:
-            write_own(self._path(private), msgspec.json.encode(PrivateBatch(jobs, state)))
+            write_durably(self._path(private), msgspec.json.encode(PrivateBatch(jobs, state)))
         except OSError as error:
             raise StoreError(
                 f"there are secrets in the jobs, and the private file for them, {self._path(private)}, "

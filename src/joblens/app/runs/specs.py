@@ -12,7 +12,8 @@ from joblens.agent.runs.facts import whole_batch
 from joblens.analysis.runs.status import run_label
 from joblens.app.wiring.drivers import spool_dir, store_name
 from joblens.app.workflows.loader import LoadedSpec, load_spec, loaded_run, plan_of_run
-from joblens.files.private import read_own, write_own
+from joblens.files.atomic import write_durably
+from joblens.files.private import read_own
 from joblens.model.errors import InputError, JoblensError, StoreError
 from joblens.model.redaction.secrets import REDACTED, SecretValues, may_hold_secret
 from joblens.model.runs.plan import Plan
@@ -170,7 +171,7 @@ def keep_spec(run: Run, settings: Settings, secrets: SecretValues) -> None:
     )
     path = _path(run, settings)
     try:
-        write_own(path, msgspec.json.encode(kept))
+        write_durably(path, msgspec.json.encode(kept))
     except OSError as error:
         raise StoreError(
             f"there are secrets in the workflow, and the private file for them, {path}, cannot be written: "
@@ -197,8 +198,8 @@ def whole_run(run: Run, store: Store, settings: Settings, *, with_user_data: boo
         label = run_label(run)
         raise InputError(
             f"run {label} cannot be run from here: there are secrets in its workflow, which are not in the "
-            f"store, and the private file that had them, {_path(run, settings)}, is gone",
-            hint="joblens run FILE begins a new run",
+            f"store, and the private file with them, {_path(run, settings)}, no longer exists",
+            hint="joblens run FILE starts a new run",
         )
     return _with(run, kept)
 
@@ -217,8 +218,8 @@ def whole_batches(batches: Sequence[JobsSpawned], settings: Settings) -> tuple[J
     if missing:
         raise InputError(
             "the run cannot be run from here: there are secrets in jobs that were added to it, and the "
-            f"private file that had them, {missing[0]}, is gone",
-            hint="joblens run FILE begins a new run",
+            f"private file that had them, {missing[0]}, no longer exists",
+            hint="joblens run FILE starts a new run",
         )
     return tuple(found for _, found in whole if found is not None)
 

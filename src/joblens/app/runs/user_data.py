@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runs.facts import value_of
 from joblens.agent.runtime.ownership import RunLock
 from joblens.app.wiring.drivers import is_file_store, spool_dir, store_name
-from joblens.files.private import write_own
+from joblens.files.atomic import write_durably
 from joblens.model.errors import InputError, StoreError, UnknownRun
 from joblens.model.redaction.secrets import redact_params
 from joblens.model.runs.run import Run, RunEvent, RunStarted, UserDataSet
@@ -32,8 +32,8 @@ def run_meant(store: Store, ident: str | None) -> Run:
     wanted = ident or os.environ.get(RUN_VARIABLE)
     if not wanted:
         raise InputError(
-            "no run was named",
-            hint=f"inside a job of a workflow {RUN_VARIABLE} tells it; elsewhere give --run RUN",
+            "no run given",
+            hint=f"inside a job, {RUN_VARIABLE} sets it; elsewhere use --run RUN",
         )
     return store.find_run(wanted)
 
@@ -67,9 +67,9 @@ def _with_private_file(fact: UserDataSet, data: Any, run: Run, settings: Setting
     spool = spool_dir(store_name(settings))
     private = f"{run.uuid}.{new_uuid()}.data"
     try:
-        write_own(os.path.join(spool, private), msgspec.json.encode(data))
+        write_durably(os.path.join(spool, private), msgspec.json.encode(data))
     except OSError as error:
-        raise StoreError(f"user data '{fact.name}' cannot be kept in {spool}: {error.strerror}") from error
+        raise StoreError(f"user data '{fact.name}' cannot be stored in {spool}: {error.strerror}") from error
     return replace(fact, private=private)
 
 
@@ -78,7 +78,9 @@ def _check_name(run: Run, name: str) -> None:
     if name in known:
         return
     near = difflib.get_close_matches(name, known, n=1)
-    listed = f"it has {', '.join(sorted(known)[:10])}" if known else "it has none; name it under 'user_data'"
+    listed = (
+        f"it has {', '.join(sorted(known)[:10])}" if known else "it has none; declare it under 'user_data'"
+    )
     hint = f"did you mean '{near[0]}'? {listed}" if near else listed
     raise InputError(f"the workflow has no user data '{name}'", hint=hint)
 
@@ -104,8 +106,8 @@ def check_private_values(store: Store, run: Run, settings: Settings) -> None:
         if not os.path.exists(path):
             raise InputError(
                 f"the run cannot be run from here: user data '{name}' is secret, and the private file that "
-                f"had it, {path}, is gone",
-                hint="joblens run FILE begins a new run",
+                f"had it, {path}, no longer exists",
+                hint="joblens run FILE starts a new run",
             )
 
 

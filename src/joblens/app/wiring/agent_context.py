@@ -1,5 +1,7 @@
 """Agent context of a process that owns jobs: sampler, recorder, accounting, sinks, history lines."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sys
@@ -11,7 +13,7 @@ from joblens import __version__
 from joblens.agent.cgroups.placement import owner_mark
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.provenance.collector import ProvenanceCollector
-from joblens.agent.runtime.loop import Loop
+from joblens.agent.runtime.loop import Loop, Sampler
 from joblens.agent.runtime.ownership import alone, this_process
 from joblens.agent.runtime.recorder import (
     PendingEnds,
@@ -20,11 +22,9 @@ from joblens.agent.runtime.recorder import (
     forget_ends,
     pending_ends,
 )
-from joblens.agent.runtime.sampler import Sampler
 from joblens.agent.session.context import AgentContext
 from joblens.app.wiring.drivers import (
     SystemClock,
-    Warn,
     history_file,
     is_own_store,
     open_sinks,
@@ -34,16 +34,20 @@ from joblens.app.wiring.drivers import (
 )
 from joblens.files.private import make_private_folder
 from joblens.model.errors import JoblensError, LaunchError, UnknownJob
-from joblens.model.jobs.job import Job, Record
-from joblens.model.settings import LogSettings, Settings
-from joblens.ports.store import Store
-from joblens.probes.host.machine_load import HostFacts, read_host
+from joblens.probes.host.machine_load import read_host
 
 if TYPE_CHECKING:
     import logging
 
     from joblens.agent.nodes.jobs import MultiNodeJobs
     from joblens.agent.recovery.orphans import Recovery
+    from joblens.app.wiring.drivers import (
+        Warn,
+    )
+    from joblens.model.jobs.job import Job, Record
+    from joblens.model.settings import LogSettings, Settings
+    from joblens.ports.store import Store
+    from joblens.probes.host.machine_load import HostFacts
 
 
 _PATIENCE_S = 5.0
@@ -149,21 +153,21 @@ def _check_descriptors() -> None:
     allowed = os.sysconf("SC_OPEN_MAX")
     if 0 <= allowed < _LEAST_DESCRIPTORS:
         raise LaunchError(
-            f"{allowed} open files are allowed here, and joblens needs {_LEAST_DESCRIPTORS} to run a job",
+            f"{allowed} open files are allowed, but joblens needs {_LEAST_DESCRIPTORS} to run a job",
             hint="raise the limit on open files: ulimit -n 1024",
         )
 
 
 def open_context(
     settings: Settings,
-    take_sample: Callable[[str], None],
     job_rlimits: tuple[tuple[int, int, int], ...] = (),
     warn: Callable[[str], None] | None = None,
-    around: "Callable[[Store], Store]" = lambda store: store,
+    around: Callable[[Store], Store] = lambda store: store,
     write_filter: WriteFilter | None = None,
+    store: Store | None = None,
 ) -> AgentContext:
-    """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due. `around`: wraps
-    the store. `write_filter`: of the recorder."""
+    """`around` wraps the store for all writers. `write_filter`: of the recorder. `store`: a connection
+    that the caller closes; None: the context opens and closes its own."""
     _check_descriptors()
     warn = warn or OwnLog(settings.logs).warn
     clock = SystemClock()
@@ -173,14 +177,16 @@ def open_context(
         make_private_folder(spool)
     except OSError as error:
         # Only a job whose joblens is killed would miss it.
-        warn(f"launchers have no place to leave outcomes: {spool}: {error.strerror}")
+        warn(f"launchers cannot write outcomes: {spool}: {error.strerror}")
     owner = this_process(host)
-    store = around(open_store(settings, warn))
+    closes_store = store is None
+    store = around(store or open_store(settings, warn))
     write_missing_lines(store, settings, spool, host, warn)
-    recorder = Recorder(store, open_sinks(settings, warn), warn, PendingEnds(spool, owner), write_filter)
+    sinks, pending = open_sinks(settings, warn), PendingEnds(spool, owner)
+    recorder = Recorder(store, sinks, warn, pending, write_filter, closes_store=closes_store)
     return AgentContext(
         recorder=recorder,
-        sampler=Sampler(take_sample, clock, warn),
+        sampler=Sampler(clock, warn),
         accountant=Accountant(clock, settings.limits.cgroup_parent, warn, owner_mark(owner, spool)),
         clock=clock,
         loop=Loop(),
@@ -200,15 +206,15 @@ def open_context(
     )
 
 
-def _nodes_here(settings: Settings) -> "MultiNodeJobs | None":
+def _nodes_here(settings: Settings) -> MultiNodeJobs | None:
     if "SLURM_JOB_ID" not in os.environ:
         return None
-    from joblens.app.wiring.node_agents import desks_here
+    from joblens.app.wiring.node_agents import nodes_here
 
-    return desks_here(settings.limits.cgroup_parent)
+    return nodes_here(settings.limits.cgroup_parent)
 
 
-def open_recovery(context: AgentContext, settings: Settings) -> "Recovery":
+def open_recovery(context: AgentContext, settings: Settings) -> Recovery:
     from joblens.agent.recovery.orphans import Recovery
 
     return Recovery(
@@ -245,6 +251,6 @@ def _sweep(context: AgentContext, *, sweeps_all: bool) -> None:
             lambda store: sweep(context.spool_dir, store, now_us, context.host, accountant.parent)
         )
     elif accountant.parents:
-        from joblens.agent.recovery.stale_groups import sweep_own_groups
+        from joblens.agent.cgroups.groups import sweep_own_groups
 
         context.recorder.read(lambda store: sweep_own_groups(context.spool_dir, store, accountant.parents))

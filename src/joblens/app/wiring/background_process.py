@@ -15,16 +15,15 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 import joblens
-from joblens.agent.measuring.job_processes import JOB_ID_VARIABLE
+from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runtime.ownership import SupervisorLock, alone
 from joblens.app.wiring.agent_context import current_user
 from joblens.app.wiring.drivers import spool_dir, state_dir, store_name
 from joblens.app.wiring.settings import load_settings
 from joblens.files.private import make_private_folder, open_with_folder
+from joblens.files.standard_streams import guard_standard_error
 from joblens.model.errors import JoblensError, SupervisorError
-from joblens.model.settings import Settings
-from joblens.model.values.store_url import has_password, without_password
-from joblens.views.text.standard_streams import guard_standard_error
+from joblens.model.settings import Settings, has_password, without_password
 from joblens.views.text.style import clean_text
 
 _FROM_PARENT = "JOBLENS_STORE_FROM_PARENT"
@@ -136,7 +135,7 @@ def _last_words(log: str) -> str:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
             return file.read().decode(errors="replace").strip().rpartition("\n")[2]
     except OSError:
-        return "it left no word"
+        return "it left no message"
 
 
 _LOG_BYTES = 5 * 1024**2
@@ -267,7 +266,7 @@ def restart(
         os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **env})
     except OSError as error:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-        raise SupervisorError(f"cannot start again: {sys.executable}: {error.strerror}") from error
+        raise SupervisorError(f"cannot restart: {sys.executable}: {error.strerror}") from error
 
 
 def wait_until_importable(
@@ -279,7 +278,7 @@ def wait_until_importable(
     while not _is_importable(module):
         if time.monotonic() > deadline_s or is_ending():
             raise SupervisorError(
-                f"the joblens that was installed meanwhile cannot be imported ({module})",
+                f"the newly installed joblens cannot be imported ({module})",
                 hint="install it again; running jobs continue",
             )
         time.sleep(_POLL_S)

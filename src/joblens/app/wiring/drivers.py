@@ -1,19 +1,21 @@
 """Drivers and paths: which store, sinks and clock are used, and the XDG directories of joblens."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from joblens.model.errors import InputError
-from joblens.model.settings import Settings
-from joblens.model.values.store_url import is_postgres, without_password
-from joblens.ports.store import Sink, Store
+from joblens.model.settings import is_postgres, without_password
 
 if TYPE_CHECKING:
-    from joblens.ports.store import Deliveries
+    from joblens.model.settings import Settings
+    from joblens.ports.store import Deliveries, Sink, Store
     from joblens.stores.postgres import PostgresStore
     from joblens.stores.sqlite import SqliteStore
+    from joblens.stores.wrappers.journal import JournaledStore
     from joblens.stores.wrappers.retrying import RetryingStore
 
 
@@ -82,8 +84,8 @@ def _mark_of(store_name: str) -> str:
 
 Warn = Callable[[str], None]
 
-_ANSWER_S = 60.0
-_ANSWER_TO_AGENTS_S = 15.0  # they have jobs to look after, and a journal
+READER_ANSWER_S = 60.0
+AGENT_ANSWER_S = 15.0  # they have jobs to look after, and a journal
 
 
 class SystemClock:
@@ -114,7 +116,7 @@ def store_name(settings: Settings) -> str:
             )
     if os.path.isdir(path):
         raise InputError(
-            f"store '{url}' is a directory", hint=f"name a file in it: {os.path.join(path, 'joblens.db')}"
+            f"store '{url}' is a directory", hint=f"give a file in it: {os.path.join(path, 'joblens.db')}"
         )
     path = os.path.abspath(path)
     _check_folder(url, os.path.dirname(path))
@@ -184,19 +186,19 @@ def warn_in_python(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-def open_store_directly(settings: Settings, warn: Warn) -> "PostgresStore | SqliteStore":
+def open_store_directly(settings: Settings, warn: Warn) -> PostgresStore | SqliteStore:
     """Without a journal: what cannot be written raises StoreError."""
     return _opener(settings, warn)()
 
 
-def open_deliveries(settings: Settings, warn: Warn, answer_s: float = _ANSWER_S) -> "Deliveries":
+def open_deliveries(settings: Settings, warn: Warn, answer_s: float = READER_ANSWER_S) -> Deliveries:
     """The store itself: who cannot reach it gets no work from it."""
     return _opener(settings, warn, answer_s)()
 
 
 def _opener(
-    settings: Settings, warn: Warn, answer_s: float = _ANSWER_S
-) -> "Callable[[], SqliteStore | PostgresStore]":
+    settings: Settings, warn: Warn, answer_s: float = READER_ANSWER_S
+) -> Callable[[], SqliteStore | PostgresStore]:
     address, level = store_address(settings), settings.job_metrics.compression_level
     if is_postgres(address):
         from joblens.stores.postgres import PostgresStore
@@ -207,12 +209,18 @@ def _opener(
     return lambda: SqliteStore(address, compression_level=level, warn=warn)
 
 
-def open_store(settings: Settings, warn: Warn = warn_in_python, *, must_open: bool = False) -> Store:
+def open_store(
+    settings: Settings,
+    warn: Warn = warn_in_python,
+    *,
+    must_open: bool = False,
+    answer_s: float = AGENT_ANSWER_S,
+) -> JournaledStore:
     """For writing what jobs did: outlives a store that cannot be written, by journalling."""
     from joblens.stores.wrappers.journal import JournaledStore
 
     return JournaledStore(
-        _opener(settings, warn, _ANSWER_S if must_open else _ANSWER_TO_AGENTS_S),
+        _opener(settings, warn, answer_s),
         settings.store.journal_dir or default_journal_dir(),
         warn,
         store_name(settings),
@@ -220,7 +228,7 @@ def open_store(settings: Settings, warn: Warn = warn_in_python, *, must_open: bo
     )
 
 
-def open_store_to_read(settings: Settings, warn: Warn) -> Store:
+def open_store_to_read(settings: Settings, warn: Warn, answer_s: float = READER_ANSWER_S) -> Store:
     """A store that somebody named and that is not there was mistyped: it is not made. What is waiting in
     a journal to be brought in does make it."""
     name = store_name(settings)
@@ -229,13 +237,60 @@ def open_store_to_read(settings: Settings, warn: Warn) -> Store:
 
         if not has_left_behind(name, settings.store.journal_dir or default_journal_dir()):
             raise InputError(
-                f"there is no store at {name}", hint="run a job first, or name another with --store"
+                f"there is no store at {name}", hint="run a job first, or choose another store with --store"
             )
     if store_is_there(settings) and not may_write_store(settings):
         from joblens.stores.sqlite import SqliteStore
 
         return SqliteStore(name, read_only=True, warn=warn)
-    return open_store(settings, warn, must_open=True)
+    return open_store(settings, warn, must_open=True, answer_s=answer_s)
+
+
+class StoreConnection:
+    """The one connection of a process to its store, opened when it is first needed."""
+
+    def __init__(self, settings: Settings, warn: Warn, answer_s: float = READER_ANSWER_S) -> None:
+        self._settings = settings
+        self._warn = warn
+        self._answer_s = answer_s
+        self._store: Store | None = None
+        self._read_only: Store | None = None  # opened before the store had to be written
+
+    def to_read(self) -> Store:
+        """Raises InputError for a store that was named and does not exist."""
+        if self._store is None:
+            self._store = open_store_to_read(self._settings, self._warn, self._answer_s)
+        return self._store
+
+    def if_exists(self) -> Store | None:
+        """Returns None where there is no store, and makes none."""
+        return self.to_read() if store_is_there(self._settings) else None
+
+    def to_write(self, *, must_open: bool = True) -> JournaledStore:
+        """Makes the store where there is none. Raises StoreError for one that cannot be opened, unless its
+        journal will do."""
+        if self.journaled is None:
+            opened = open_store(self._settings, self._warn, must_open=must_open, answer_s=self._answer_s)
+            self._read_only, self._store = self._store, opened
+        assert self.journaled is not None
+        return self.journaled
+
+    @property
+    def journaled(self) -> JournaledStore | None:
+        """The connection, if it is open and can be written."""
+        from joblens.stores.wrappers.journal import JournaledStore
+
+        return self._store if isinstance(self._store, JournaledStore) else None
+
+    def wait_for_store(self, tell: Warn, timeout_s: float | None) -> None:
+        """From now on asks a store that does not answer again, up to `timeout_s`, and tells so once."""
+        self._store = patient_store(self.to_read(), tell, timeout_s)
+
+    def close(self) -> None:
+        for store in (self._store, self._read_only):
+            if store is not None:
+                store.close()
+        self._store = self._read_only = None
 
 
 def logs_root(settings: Settings) -> str:
@@ -271,9 +326,7 @@ def store_for_jobs(settings: Settings, *, is_elsewhere: bool, environ: Mapping[s
     return url if has_it_anyway and not is_elsewhere else store_name(settings)
 
 
-def patient_store(
-    store: Store, tell: Callable[[str], None], timeout_s: float | None = None
-) -> "RetryingStore":
+def patient_store(store: Store, tell: Callable[[str], None], timeout_s: float | None = None) -> RetryingStore:
     """`tell` hears once of each outage. Beyond the time its error is raised."""
     from joblens.stores.wrappers.retrying import RetryingStore
 

@@ -2,15 +2,13 @@
 
 Imports logging, which costs start-up time: import this module only where something is going to be logged."""
 
-import fcntl
-import gzip
 import logging
 import os
-import shutil
 import sys
 import time
 
-from joblens.files.private import append_whole, make_private_folder
+from joblens.files.private import make_private_folder
+from joblens.files.rotation import RotatingFile
 from joblens.model.errors import ConfigError
 from joblens.model.settings import LogSettings
 from joblens.model.values.units import MIB
@@ -50,13 +48,13 @@ def _handler_for(settings: LogSettings) -> "_OwnHandler":
     if settings.file is None:
         return TerminalHandler()
     try:
-        return RotatingFile(
+        return FileHandler(
             settings.file, max_bytes=round(settings.max_log_size_mb * MIB), backup_count=settings.backup_count
         )
     except OSError as error:
         raise ConfigError(
             f"logs.file: {settings.file} cannot be written: {error.strerror}",
-            hint="choose another file, or leave it unset to log to standard error",
+            hint="choose another file, or unset it to log to standard error",
         ) from error
 
 
@@ -86,84 +84,25 @@ class _LowerCaseLevel(logging.Formatter):
         return super().format(record).replace(f" {record.levelname}: ", f" {record.levelname.lower()}: ", 1)
 
 
-class RotatingFile(_OwnHandler):
-    """A log file several processes write to. Each line is written, and a full file rotated, under one lock
-    beside it, so no line is lost or torn: FILE.1.gz is the newest rotated file."""
+class FileHandler(_OwnHandler):
+    """Writes lines to a log file that several processes share; FILE.1.gz is the newest rotated file."""
 
     def __init__(self, path: str, *, max_bytes: int, backup_count: int) -> None:
         super().__init__()
         self.path = os.path.abspath(path)
-        self._max_bytes = max_bytes
-        self._backup_count = backup_count
         make_private_folder(os.path.dirname(self.path))
-        self._lock_fd = _open_private(f"{self.path}.lock")
-        self._file = _open_private(self.path)
+        self._file = RotatingFile(self.path, max_bytes, backup_count, ".gz")
+        self._file.open()
         formatter = logging.Formatter(FILE_FORMAT, datefmt="%Y-%m-%dT%H:%M:%S")
         formatter.converter = time.gmtime
         self.setFormatter(formatter)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            line = f"{self.format(record)}\n".encode(errors="replace")
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
-            try:
-                self._reopen_if_moved()
-                if self._is_full_with(line):
-                    self._rotate()
-                append_whole(self._file, line)
-            finally:
-                fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+            self._file.append(f"{self.format(record)}\n".encode(errors="replace"))
         except (OSError, ValueError):
             self.handleError(record)
 
     def close(self) -> None:
-        if self._file >= 0:
-            self._close_file()
-            os.close(self._lock_fd)
+        self._file.close()
         super().close()
-
-    def _close_file(self) -> None:
-        file, self._file = self._file, -1
-        os.close(file)
-
-    def _reopen_if_moved(self) -> None:
-        """Another process has rotated the file, or someone moved it away."""
-        try:
-            now = os.stat(self.path)
-        except FileNotFoundError:
-            is_same = False
-        else:
-            is_same = os.path.samestat(now, os.fstat(self._file))
-        if not is_same:
-            new = _open_private(self.path)
-            self._close_file()
-            self._file = new
-
-    def _is_full_with(self, line: bytes) -> bool:
-        size = os.fstat(self._file).st_size
-        return self._max_bytes > 0 and size > 0 and size + len(line) > self._max_bytes
-
-    def _rotate(self) -> None:
-        if self._backup_count:
-            partial = f"{self.path}.partial"
-            _compress(self.path, partial)
-            for number in range(self._backup_count - 1, 0, -1):
-                if os.path.exists(self._rotated(number)):
-                    os.replace(self._rotated(number), self._rotated(number + 1))
-            os.replace(partial, self._rotated(1))
-        os.unlink(self.path)
-        self._reopen_if_moved()
-
-    def _rotated(self, number: int) -> str:
-        return f"{self.path}.{number}.gz"
-
-
-def _compress(source: str, target: str) -> None:
-    with open(source, "rb") as plain, open(_open_private(target), "wb") as raw:
-        raw.truncate(0)  # a process that died while compressing may have left something
-        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6) as packed:
-            shutil.copyfileobj(plain, packed)
-
-
-def _open_private(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

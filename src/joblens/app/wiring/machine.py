@@ -177,5 +177,5 @@ DEVICES = ("cpu", "gpu", "intel-gpu")
 def missing_device(device: str) -> str:
     """Why it cannot be used here; '' if it can."""
     if device == "gpu" and not usable_gpus():
-        return "there is no NVIDIA GPU that may be used"
+        return "there is no usable NVIDIA GPU"
     return "there is no Intel GPU" if device == "intel-gpu" and not has_intel_gpu() else ""

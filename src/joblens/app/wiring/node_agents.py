@@ -9,6 +9,7 @@ from joblens.model.clusters.allocation import Allocation, NodeDoors, slurm_alloc
 from joblens.ports.cluster import NodeAgents
 
 _STEP_NAME = "joblens-agent"
+_AGENT_MODULE = "joblens.app.clusters.node_agent"
 # Whatever the job's own steps are to be like is not for ours.
 _NOT_FOR_US = ("SLURM_TASK_PROLOG", "SLURM_TASK_EPILOG", "SLURM_OPEN_MODE")
 
@@ -49,8 +50,8 @@ def agents_here(environ: Mapping[str, str] = os.environ) -> NodeAgents | None:
     return SlurmAgents(allocation, environ) if allocation is not None else None
 
 
-def desks_here(cgroup_parent: str | None) -> MultiNodeJobs:
-    return MultiNodeJobs(agents_here(), _by_doors, cgroup_parent)
+def nodes_here(cgroup_parent: str | None) -> MultiNodeJobs:
+    return MultiNodeJobs(agents_here(), _by_doors, cgroup_parent, agent_module=_AGENT_MODULE)
 
 
 def _by_doors(doors: NodeDoors) -> NodeAgents:

@@ -10,8 +10,7 @@ from msgspec import Struct, structs
 from joblens.app.wiring.drivers import CONFIG_NAME, SYSTEM_CONFIG, home_dir, user_config_path
 from joblens.files.private import untrusted_reason
 from joblens.model.errors import ConfigError, InputError
-from joblens.model.settings import Settings
-from joblens.spec.settings.settings_list import names_of, variable_of
+from joblens.model.settings import Settings, names_of, variable_of
 
 S = TypeVar("S", bound=Struct)
 
@@ -64,8 +63,8 @@ class _Layers:
         self.problems += reading.problems
 
     def add_text(self, name: str, text: str, origin: str, base_dir: str) -> None:
+        from joblens.model.settings import all_settings
         from joblens.spec.settings.config import unknown_key, value_from_text
-        from joblens.spec.settings.settings_list import all_settings
 
         setting = all_settings().get(name)
         if setting is None:
@@ -80,7 +79,7 @@ class _Layers:
 
     def _with_known_password(self, url: str) -> str:
         """Whoever names the same store without its password means the one that was told before."""
-        from joblens.model.values.store_url import same_store
+        from joblens.model.settings import same_store
 
         known = self.values.get(_STORE)
         return known if isinstance(known, str) and same_store(url, known) else url

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from joblens.app.workflows.parameter_tables import read_tables
 from joblens.model.errors import InputError, JoblensError, SpecError
@@ -50,6 +50,7 @@ _NONE: dict[str, Any] = {}
 # Older words for the same key: a place is asked for under the newer one.
 _OLDER_KEYS = {"depends_on": "blocked_by"}
 _MOST_SHOWN = 50
+_DOCUMENT = "workflow"  # in place of a path
 # The text of a warning, and the engines of runs it concerns; (): all.
 Warned = tuple[str, tuple[str, ...]]
 _WORKFLOW_HINT = "a workflow has a name and jobs: name: x, jobs: [...]"
@@ -112,8 +113,20 @@ def load_spec(path: str, parameters: Mapping[str, Any] = _NONE, *, keeps_spec: b
     """SpecError lists every problem as `file:line:column: message`. `keeps_spec`: it is asked for too."""
     text = read_text_of(path)
     form = format_of(path, text)
-    made = _made_from_file(path, text, form, parameters, keeps_spec=keeps_spec)
+    folder = os.path.dirname(os.path.abspath(path))
+    made = _made_from_file(path, text, form, parameters, folder, keeps_spec=keeps_spec)
     return LoadedSpec(made, text, form, path, parameters)
+
+
+def load_document(document: Mapping[str, Any], parameters: Mapping[str, Any], folder: str) -> LoadedSpec:
+    """The same of a dict with the keys of a file; positions are those of the dict written as JSON. `folder`:
+    for paths of parameter tables. Raises SpecError."""
+    try:
+        text = json.format(json.encode(document), indent=2).decode()
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"the workflow cannot be written as JSON: {error}") from error
+    made = _made_from_file(_DOCUMENT, text, "json", parameters, folder, keeps_spec=False)
+    return LoadedSpec(made, text, "json", _DOCUMENT, parameters)
 
 
 def plan_of_run(run: Run) -> Plan:
@@ -146,10 +159,9 @@ class _Made(Struct, frozen=True):
 
 
 def _made_from_file(
-    path: str, text: str, form: str, parameters: Mapping[str, Any], *, keeps_spec: bool
+    path: str, text: str, form: str, parameters: Mapping[str, Any], folder: str, *, keeps_spec: bool
 ) -> _Made:
     reading = read_workflow(text, form, path, parameters)
-    folder = os.path.dirname(os.path.abspath(path))
     if reading.spec is None:
         _refuse_other_files(path, reading)
         raise spec_error(path, _all_that_is_wrong(path, reading, parameters, folder))
@@ -180,11 +192,11 @@ def _refuse_other_files(path: str, reading: SpecReading) -> None:
     value = reading.document.value
     if isinstance(value, dict) and "process" in value and "jobs" not in value:
         message = f"{path} is a recipe, not a workflow file"
-        hint = f"joblens process {path} carries it out, joblens process {path} --dry-run checks it"
+        hint = f"joblens process {path} runs it, joblens process {path} --dry-run checks it"
         raise SpecError(message, hint=hint, problems=(message,))
     if _is_list_of_tasks(value):
         message = f"{path} is a file of tasks, not a workflow file"
-        hint = f"joblens submit-workflow {path} gives them to workers"
+        hint = f"joblens submit-workflow {path} submits them"
         raise SpecError(message, hint=hint, problems=(message,))
     if has_known_ending(path) or (isinstance(value, dict) and {"jobs", "name"} & value.keys()):
         return

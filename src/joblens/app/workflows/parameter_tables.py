@@ -98,7 +98,7 @@ def _rows(name: str, text: str) -> list[dict[str, Any]]:
     if name.lower().endswith(".json"):
         rows = _from_json(name, text)
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise Unreadable(f"{name} must be a list of objects, one for each row")
+            raise Unreadable(f"{name} must be a list of objects, one per row")
         return rows
     if name.lower().endswith(_JSON_LINES):
         return [
@@ -109,9 +109,9 @@ def _rows(name: str, text: str) -> list[dict[str, Any]]:
     try:
         header = [cell.strip() for cell in next(reader, [])]
         if not any(header):
-            raise Unreadable(f"{name} is empty; its first line has the names of the columns")
+            raise Unreadable(f"{name} is empty; its first line must name the columns")
         if len(set(header)) < len(header):
-            raise Unreadable(f"{name} has two columns of one name")
+            raise Unreadable(f"{name} has two columns with the same name")
         return [_row(name, reader.line_num, header, cells) for cells in reader if cells]
     except csv.Error as error:
         raise Unreadable(f"{name}:{reader.line_num}: {error}") from None

@@ -31,8 +31,8 @@ def misplaced_scripts(plan: Plan, spec_path: str, cwd: str) -> list[str]:
                 continue
             seen.add(word)
             if not os.path.exists(os.path.join(cwd, word)) and os.path.exists(os.path.join(folder, word)):
-                where = f"{word}, which is not in this directory but beside the file"
-                go = f"commands run where joblens is started: cd {os.path.relpath(folder, cwd)} first"
+                where = f"{word}, which is next to the file, not in this directory"
+                go = f"commands run in the current directory: cd {os.path.relpath(folder, cwd)} first"
                 return [f"job '{job.name}' names {where}; {go}"]
     return []
 
@@ -117,11 +117,11 @@ def _too_large(plan: Plan, offer: RunCapacity) -> list[str]:
 def _missing_inputs(plan: Plan) -> list[str]:
     read = {place for job in plan.jobs for place in job.input_files if plan.files[place].producer < 0}
     missing = [plan.files[place].path for place in sorted(read) if not os.path.exists(plan.files[place].path)]
-    lines = [f"no job makes these input files, and they are not there: {_named(missing)}"] if missing else []
+    lines = [f"these input files do not exist, and no job creates them: {_named(missing)}"] if missing else []
     unmade = {
         place for job in plan.jobs for place in job.input_datasets if not plan.datasets[place].producers
     }
     absent = [path for place in sorted(unmade) if not os.path.exists(path := plan.datasets[place].path)]
     if absent:
-        lines.append(f"no job makes these datasets, and they are not there: {_named(absent)}")
+        lines.append(f"these datasets do not exist, and no job creates them: {_named(absent)}")
     return lines

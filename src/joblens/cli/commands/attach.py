@@ -8,25 +8,33 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 if TYPE_CHECKING:
     from joblens.model.jobs.sample import Sample
 
 
-@click.command("attach")
+@click.command("attach", cls=GroupedCommand)
 @click.argument("target", metavar="PID|CONTAINER|CGROUP")
-@click.option("--name", default="", metavar="TEXT", help="Name in tables. Default: what it is called itself.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag to find it by (repeatable).")
-@click.option("--interval", metavar="TIME", help="Between samples; at least 50ms. Default: 1s.")
-@click.option("--probes", metavar="LIST", help="What else to measure: all, none, names, +memory, -network.")
+@click.option(
+    "--name",
+    default="",
+    metavar="TEXT",
+    help="Job name. Default: the name of the process, container or cgroup.",
+)
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag: a word or key=value. Repeatable.")
+@click.option("--interval", metavar="TIME", help="Sampling interval, at least 50ms. Default: 1s.")
+@click.option(
+    "--probes", metavar="LIST", help="Optional probes: all, none, a list of names, +memory, -network."
+)
 @click.option("--timeout", metavar="TIME", help="Stop measuring after TIME; the process keeps running.")
 @click.option(
     "--container-engine",
     type=click.Choice(("docker", "podman")),
-    help="Which engine has the container. Default: the first that knows it.",
+    help="Container engine. Default: the first that has the container.",
 )
-@click.option("--container-socket", metavar="PATH", help="Where the engine listens.")
-@click.option("-q", "--quiet", is_flag=True, help="No live line and no summary.")
+@click.option("--container-socket", metavar="PATH", help="Socket of the container engine.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no live line and no summary.")
 @shared_options
 def command(
     session: Session,
@@ -41,9 +49,8 @@ def command(
     container_socket: str | None,
     quiet: bool,
 ) -> int:
-    """Measure a process with all below it, a container or a control group that runs already, from now on,
-    until it ends or you press Ctrl-C. It is never stopped: only the measuring ends. The exit code is its own
-    where that can be known, else 0."""
+    """Measure a running process and its descendants, a container or a cgroup until it ends or you press
+    Ctrl-C. joblens never stops it. The exit code is that of the process if known, else 0."""
     from joblens.app.jobs.attach import attach_in_foreground
     from joblens.app.jobs.requests import Request, seconds_of
     from joblens.model.jobs.job import Requirements

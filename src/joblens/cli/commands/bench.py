@@ -6,6 +6,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import count_from, shared_options
+from joblens.cli.options.groups import BENCH_GROUPS, GroupedCommand
 from joblens.model.errors import BenchmarkError, InputError
 from joblens.model.history import BENCH_TAG
 
@@ -19,6 +20,8 @@ _GIVES_COMMANDS = ("--command", "-c", "--baseline", "-b")
 
 class BenchGroup(click.Group):
     """`bench -- CMD` is `bench ab -- CMD`."""
+
+    command_class = GroupedCommand
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         has_subcommand = bool(args) and args[0] in self.commands
@@ -39,58 +42,79 @@ class BenchGroup(click.Group):
     def _behind_dashes(self, ctx: click.Context, error: click.UsageError) -> click.UsageError:
         said = error.format_message().rstrip(".")
         return click.UsageError(
-            f"{said}; a command to measure goes behind --: joblens bench [OPTIONS] -- COMMAND", ctx
+            f"{said}; a command to measure goes after --: joblens bench [OPTIONS] -- COMMAND", ctx
         )
 
 
 @click.group("bench", cls=BenchGroup)
 def command() -> None:
-    """Run commands against each other, or a tool's own benchmark, and compare what came of it.
+    """Compare commands with each other, or run a tool's own benchmark.
 
-    joblens bench -- CMD measures a command again and again; with --baseline 'CMD' or --command 'CMD'
-    (repeatable) others are run in turns with it. 'bench ab' is the long form."""
+    'joblens bench -- CMD' measures a command repeatedly; --baseline 'CMD' or --command 'CMD' (repeatable)
+    add commands to compare it with. 'bench ab' is the long form.
+    """
 
 
 _results_dir = click.option(
-    "--results-dir", metavar="DIR", help="Where results are kept. Default: benchmarks/ beside the store."
+    "--results-dir", metavar="DIR", help="Directory of results. Default: benchmarks/ next to the store."
 )
 
 
-@command.command("ab", context_settings={"allow_interspersed_args": False})
-@click.option("-b", "--baseline", metavar="CMD", help="Command that the others are compared with.")
-@click.option("-c", "--command", "lines", multiple=True, metavar="CMD", help="A command (repeatable).")
+@command.command("ab", groups=BENCH_GROUPS, context_settings={"allow_interspersed_args": False})
+@click.option("-b", "--baseline", metavar="CMD", help="Command to compare the others with.")
 @click.option(
-    "-N", "--name", "names", multiple=True, metavar="TEXT", help="Names, in the order of the commands."
+    "-c", "--command", "lines", multiple=True, metavar="CMD", help="Command to measure. Repeatable."
 )
-@click.option("-n", "--runs", type=count_from(1), metavar="N", help="Just so many runs of each.")
-@click.option("--max-runs", type=count_from(1), default=1000, metavar="N", help="No more. Default: 1000.")
-@click.option("-w", "--warmup", type=count_from(0), default=1, metavar="N", help="Runs before. Default: 1.")
+@click.option(
+    "-N",
+    "--name",
+    "names",
+    multiple=True,
+    metavar="TEXT",
+    help="Name of a command, in the order given. Repeatable.",
+)
+@click.option("-n", "--runs", type=count_from(1), metavar="N", help="Run each command exactly N times.")
+@click.option(
+    "--max-runs",
+    type=count_from(1),
+    default=1000,
+    metavar="N",
+    help="Run each command at most N times. Default: 1000.",
+)
+@click.option("-w", "--warmup", type=count_from(0), default=1, metavar="N", help="Warm-up runs. Default: 1.")
 @click.option(
     "-t",
     "--time",
     "time_text",
     default="60s",
     metavar="TIME",
-    help="Begin no round that ends later. Default: 60s.",
+    help="Time limit; starts no round that would exceed it. Default: 60s.",
 )
 @click.option(
-    "--precision", default="2%", metavar="SHARE", help="Stop at an interval this narrow. Default: 2%."
+    "--precision",
+    default="2%",
+    metavar="SHARE",
+    help="Stop when the confidence interval is this narrow. Default: 2%.",
 )
-@click.option("--confidence", default="95%", metavar="SHARE", help="Of all intervals. Default: 95%.")
-@click.option("--prepare", metavar="CMD", help="Run before each run, not measured.")
-@click.option("--seed", type=int, metavar="N", help="Of the order, to draw the same one again.")
-@click.option("-i", "--ignore-failure", is_flag=True, help="Runs that fail count like any other.")
-@click.option("--title", default="", metavar="TEXT", help="Of the result.")
-@click.option("-o", "--report", metavar="FILE", help="Also write a report: .html or .md.")
-@click.option("--no-save", is_flag=True, help="Keep no result.")
+@click.option(
+    "--confidence", default="95%", metavar="SHARE", help="Confidence level of intervals. Default: 95%."
+)
+@click.option("--prepare", metavar="CMD", help="Run CMD before each run, unmeasured.")
+@click.option("--seed", type=int, metavar="N", help="Random seed, to repeat the same order.")
+@click.option("-i", "--ignore-failure", is_flag=True, help="Count failed runs like any other.")
+@click.option("--title", default="", metavar="TEXT", help="Title of the result.")
+@click.option("-o", "--report", metavar="FILE", help="Write a report: .html or .md.")
+@click.option("--no-save", is_flag=True, help="Do not save the result.")
 @_results_dir
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND…]")
 @shared_options
 def ab(session: Session, /, **given: Any) -> int:
-    """Run commands in turns until it is clear how they compare: CMD behind --, others by options.
+    """Run commands alternately until it is clear how they compare. Give one command after --, others as
+    options.
 
-    Every round runs each command once, in an order drawn by lot, and every run is measured: wall time, CPU,
-    memory, I/O. It ends when the interval is narrow enough, or time is up."""
+    Every round runs each command once, in random order, and measures wall time, CPU, memory and I/O.
+    Stops when the confidence interval is narrow enough, or at the time limit.
+    """
     from joblens.app.bench.comparison import check_ab, run_ab
     from joblens.app.bench.runner import check_report_place
 
@@ -117,7 +141,7 @@ def ab(session: Session, /, **given: Any) -> int:
 
         session.write_lines(render_result(document, session.table_width, session.palette))
         if has_runs and not given["no_save"]:
-            session.note(f"joblens: kept as {document['id']}")
+            session.note(f"joblens: saved as {document['id']}")
     return {"interrupt": 130, "failure": 1}.get(document["stopped"], 0)
 
 
@@ -131,22 +155,22 @@ def _tell_failure(session: Session, document: dict[str, Any]) -> None:
 
 
 @command.command("run")
-@click.option("--tool", "tools", multiple=True, metavar="NAME", help="Tool to run (repeatable).")
+@click.option("--tool", "tools", multiple=True, metavar="NAME", help="Tool to run. Repeatable.")
 @click.option(
     "--device",
     type=click.Choice(("cpu", "gpu", "intel-gpu", "all")),
     default="cpu",
-    help="Where; all: wherever the tool can and this machine has it. Default: cpu.",
+    help="Device to run on; 'all' is every supported device of this machine. Default: cpu.",
 )
-@click.option("-n", "--runs", type=count_from(1), default=3, metavar="N", help="Default: 3.")
-@click.option("-w", "--warmup", type=count_from(0), default=1, metavar="N", help="Runs before. Default: 1.")
-@click.option("-p", "--param", "params", multiple=True, metavar="K=V", help="A parameter (repeatable).")
-@click.option("--script", metavar="FILE", help="In place of the tool's own script for benchmarks.")
-@click.option("--container", metavar="IMAGE", help="Run it inside a container of this image.")
+@click.option("-n", "--runs", type=count_from(1), default=3, metavar="N", help="Number of runs. Default: 3.")
+@click.option("-w", "--warmup", type=count_from(0), default=1, metavar="N", help="Warm-up runs. Default: 1.")
+@click.option("-p", "--param", "params", multiple=True, metavar="K=V", help="Parameter. Repeatable.")
+@click.option("--script", metavar="FILE", help="Script to run. Default: the tool's own benchmark.")
+@click.option("--container", metavar="IMAGE", help="Run in a container from this image.")
 @_results_dir
 @shared_options
 def run(session: Session, /, **given: Any) -> int:
-    """Run a tool's benchmark a few times, and keep the result."""
+    """Run a tool's benchmark a few times, and save the result."""
     from joblens.app.bench.runner import usable_devices
     from joblens.app.jobs.preparation import parse_params
     from joblens.app.queue.tools import find_tool
@@ -187,7 +211,7 @@ def run(session: Session, /, **given: Any) -> int:
         for place, document in enumerate(documents):
             session.write_lines([""] if place else [])
             session.write_lines(render_result(document, session.table_width, session.palette))
-            session.write_lines([f"kept as {document['id']}"])
+            session.write_lines([f"saved as {document['id']}"])
     return 0 if all(document["error"] is None for document in documents) else 1
 
 
@@ -197,9 +221,10 @@ def run(session: Session, /, **given: Any) -> int:
 @_results_dir
 @shared_options
 def compare(session: Session, baseline: str, other: str, results_dir: str | None) -> int:
-    """How a later result does beside an earlier one: ids, parts of ids, files, or 'latest'.
+    """Compare a later result with an earlier one: IDs, parts of IDs, files, or 'latest'.
 
-    The exit code is 3 when it needs more time for certain, 0 otherwise."""
+    The exit code is 3 if the later one is certainly slower, else 0.
+    """
     from joblens.views.bench.text import comparison_lines, differences
 
     runner = _runner(session, results_dir)
@@ -217,17 +242,22 @@ def compare(session: Session, baseline: str, other: str, results_dir: str | None
 @command.command("report")
 @click.argument("results", nargs=-1, metavar="[RESULT…]")
 @click.option(
-    "-o", "--output", metavar="FILE", help=".html with pictures inside, or .md with them beside it."
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Report file: .html with embedded plots, or .md with plots next to it.",
 )
-@click.option("--title", default="Benchmarks", metavar="TEXT", help="Its heading.")
+@click.option("--title", default="Benchmarks", metavar="TEXT", help="Title of the report.")
 @_results_dir
 @shared_options
 def report(
     session: Session, results: tuple[str, ...], output: str | None, title: str, results_dir: str | None
 ) -> None:
-    """A report with plots of these results, or of all: Markdown to read here, or a file.
+    """Write a report with plots of these results, or of all: as Markdown to standard output, or to a
+    file.
 
-    Results that are named are also compared with the first of them."""
+    Results given by name are also compared with the first of them.
+    """
     runner = _runner(session, results_dir)
     text = runner.generate_report(list(results) or None, output, title=title)
     if session.json:
@@ -242,7 +272,7 @@ def report(
 @_results_dir
 @shared_options
 def list_results(session: Session, results_dir: str | None) -> None:
-    """Results that were kept, oldest first."""
+    """List saved results, oldest first."""
     from joblens.views.bench.text import render_list
 
     runner = _runner(session, results_dir)

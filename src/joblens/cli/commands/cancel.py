@@ -6,6 +6,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import jobs_or_runs_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 from joblens.model.values.ids import short
 
@@ -20,28 +21,29 @@ if TYPE_CHECKING:
 _PATIENCE_S = 60.0
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @jobs_or_runs_argument
-@click.option("--job", "names", multiple=True, metavar="NAME", help="Only this job of the run.")
-@click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has ended.")
+@click.option("--job", "names", multiple=True, metavar="NAME", help="Cancel only this job of the run.")
+@click.option("--no-wait", is_flag=True, help="Send the request without waiting for the jobs to end.")
 @shared_options
 def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...], no_wait: bool) -> None:
-    """Ask jobs, or the jobs of runs and of workflows (wf-…), to end: TERM, then KILL after their grace time.
-    Nothing of them is left afterwards. A run that was ended starts nothing more; resume continues it.
+    """Cancel jobs, runs or workflows (wf-…): SIGTERM, then SIGKILL after the grace time. No process of
+    them remains. A cancelled run starts no more jobs; 'joblens resume' continues it.
 
-    A job of a run that waits for its turn, for other jobs or for its next attempt is not started any more."""
+    Jobs of a run that are waiting to start or to be retried are not started.
+    """
     found = _found(session, idents, names)
     _refuse_others(found)
     for one in found:
         _ask(session, one)
     # Only now: a job that waits for a supervisor must not be started first.
-    session.care()
+    session.recover_orphans()
     ended = [one if no_wait else _awaited(session, one) for one in found]
     if session.json:
         session.write_json([_form(one) for one in ended])
         return
     for before, one in zip(found, ended, strict=True):
-        session.write(f"{_line(one)}{'  (was already over)' if _is_over(before) else ''}\n")
+        session.write(f"{_line(one)}{'  (had already ended)' if _is_over(before) else ''}\n")
 
 
 def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) -> "list[Found]":
@@ -52,7 +54,7 @@ def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) ->
     store = session.store
     if names:
         if len(idents) != 1:
-            raise InputError("--job goes with one run", hint="joblens cancel RUN --job NAME")
+            raise InputError("--job needs exactly one run", hint="joblens cancel RUN --job NAME")
         run = run_to_end(store, idents[0], store.find_run(idents[0]), session.note)
         return [job_of_run(store, run, name) for name in names]
     found = [find_any(store, ident, session.note, is_to_change=True) for ident in idents]
@@ -138,15 +140,15 @@ def _awaited(session: Session, one: "Found") -> "Found":
         return replace(one, state=state)
     if isinstance(one, TaskGroup):
         patience_s = max(record.job.grace_s for record in one.records) + _PATIENCE_S
-        return wait_for_group(session.queue_store, one, patience_s, session.care_for_queue)
+        return wait_for_group(session.queue_store, one, patience_s, session.restart_embedded_worker)
     if not isinstance(one, Record):
-        ended = wait_for_run(store, one.uuid, settings, patience_s, session.care)
+        ended = wait_for_run(store, one.uuid, settings, patience_s, session.recover_orphans)
         if _is_over(ended):
             wait_until_let_go(ended, settings, patience_s)
         return ended
     if one.status.is_final:
         return one
-    care = session.care_for_queue if one.job.queue else session.care
+    care = session.restart_embedded_worker if one.job.queue else session.recover_orphans
     return wait_for_end(store, one.job.uuid, one.job.grace_s + _PATIENCE_S, care)
 
 

@@ -7,6 +7,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, run_number_option, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 
 VIOLATIONS_EXIT_CODE = 3
@@ -22,19 +23,21 @@ def _options(min_over: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
                 default=1.0,
                 show_default=True,
                 metavar="PERCENT",
-                help="Leave out what is over by less.",
+                help="Ignore excess below this percentage.",
             ),
             click.option(
-                "--include-failed", is_flag=True, help="Failed jobs too, not only the limits they hit."
+                "--include-failed", is_flag=True, help="Include failed jobs, not only the limits they hit."
             ),
             run_number_option,
-            click.option("--all", "show_all", is_flag=True, help="Jobs that stayed within limits too."),
+            click.option(
+                "--all", "show_all", is_flag=True, help="Also show jobs that stayed within their limits."
+            ),
             click.option(
                 "--jobs",
                 "names",
                 metavar="NAME",
                 multiple=True,
-                help="Jobs of that name instead of a run's: single commands, imported ones; * and ? match.",
+                help="Use jobs with this name, not a run: single commands or imported jobs; * and ? match.",
             ),
         ):
             function = option(function)
@@ -43,18 +46,19 @@ def _options(min_over: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
     return add
 
 
-@click.command("check")
+@click.command("check", cls=GroupedCommand)
 @_options("--min-over")
 @shared_options
 def command(session: Session, /, **chosen: Any) -> None:
-    """Compare what the jobs of a run used with what they had asked for.
+    """Compare what the jobs of a run used with what they requested.
 
-    RUN is a workflow's number or name (its newest run), 3.2 for run 2 of workflow 3, or a run's UUID. Ends
-    with exit code 3 when a job used more than it had asked for, or hit a limit."""
+    RUN is a workflow's number or name (its newest run), 3.2 for run 2 of workflow 3, or a run's UUID.
+    Exit code 3: a job used more than it requested, or hit a limit.
+    """
     _check(session, **chosen)
 
 
-@click.command("check-resource-utilization")
+@click.command("check-resource-utilization", cls=GroupedCommand)
 @_options("--min-over-utilization")
 @shared_options
 def check_resource_utilization(session: Session, /, **chosen: Any) -> None:
@@ -77,7 +81,7 @@ def _check(
 
     store = session.current_store
     if (ident is None) == (not names):
-        raise InputError("name a run, or jobs with --jobs NAME")
+        raise InputError("give a RUN, or --jobs NAME")
     run = None if ident is None else find_named_run(store, ident, session.note, run_number)
     records = records_named(store, names) if run is None else records_of_whole_run(store, run)
     report = check_utilization(

@@ -6,6 +6,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 
 _SHELLS = ("bash", "fish", "zsh")
@@ -39,11 +40,11 @@ complete -o nosort -o default -F _joblens_completion joblens 2>/dev/null ||
 """
 
 
-@click.command("completion")
+@click.command("completion", cls=GroupedCommand)
 @click.argument("shell", metavar="[bash|fish|zsh]", required=False, type=click.Choice(_SHELLS))
 @shared_options
 def command(session: Session, shell: str | None) -> None:
-    """Print the completion script for bash, zsh or fish; for the one in $SHELL where none is named.
+    """Print the completion script for bash, zsh or fish. Default: the shell in $SHELL.
 
     \b
     bash  eval "$(joblens completion bash)"   in ~/.bashrc
@@ -68,5 +69,8 @@ def command(session: Session, shell: str | None) -> None:
 def _own_shell() -> str:
     shell = os.path.basename(os.environ.get("SHELL", ""))
     if shell not in _SHELLS:
-        raise InputError("for which shell?", hint="joblens completion bash, or zsh, or fish")
+        raise InputError(
+            "no shell given, and $SHELL is not bash, zsh or fish",
+            hint="joblens completion bash (or zsh, fish)",
+        )
     return shell

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import to_builtins
 
+from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
 
@@ -15,21 +16,21 @@ if TYPE_CHECKING:
     from joblens.model.settings import Settings
 
 
-@click.group("config")
+@click.group("config", cls=CommandGroup)
 def command() -> None:
-    """The settings in force and where each comes from."""
+    """Show the settings and where each comes from."""
 
 
 @command.command("show")
 @shared_options
 def show(session: Session) -> None:
-    """Every setting with the value in force and its origin."""
+    """Show every setting with its value and origin."""
     with session.loaded_as_far_as_possible() as loaded:
         _show(session, loaded)
 
 
 def _show(session: Session, loaded: "LoadedSettings") -> None:
-    from joblens.spec.settings.settings_list import all_settings
+    from joblens.model.settings import all_settings
     from joblens.views.setup.config import render_config, setting_values
 
     values, origins = setting_values(to_builtins(loaded.settings)), dict(loaded.origins)
@@ -68,7 +69,7 @@ def _values_of_unset(settings: "Settings") -> dict[str, tuple[object, str]]:
 @command.command("path")
 @shared_options
 def path(session: Session) -> None:
-    """The configuration files in the order they are applied; later ones win."""
+    """List the configuration files in the order they are applied; later ones override earlier ones."""
     with session.loaded_as_far_as_possible() as loaded:
         _show_places(session, loaded.files, loaded.skipped)
 
@@ -90,4 +91,4 @@ def _line(file: str, reason: str, *, is_read: bool) -> str:
         return f"{file}  read"
     if reason:
         return f"{file}  not read: {reason}"
-    return f"{file}  not read" if os.path.exists(file) else f"{file}  not there"
+    return f"{file}  not read" if os.path.exists(file) else f"{file}  not found"

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
 from joblens.cli.options.common import run_argument, shared_options
 
@@ -12,9 +13,9 @@ if TYPE_CHECKING:
     from joblens.model.runs.run import Run
 
 
-@click.group("datasets")
+@click.group("datasets", cls=CommandGroup)
 def command() -> None:
-    """Directories that jobs of a workflow fill and read."""
+    """Show directories that jobs of a workflow write and read."""
 
 
 @command.command("list")
@@ -22,11 +23,11 @@ def command() -> None:
 @click.option(
     "--status",
     type=click.Choice(["pending", "finalizing", "finalized", "failed"]),
-    help="Only those with this status.",
+    help="Only datasets with this status.",
 )
 @shared_options
 def list_(session: Session, ident: str, status: str | None) -> None:
-    """Datasets of RUN: status, number of files, size and hash."""
+    """List the datasets of RUN: status, number of files, size and hash."""
     from joblens.app.runs.datasets import dataset_form
 
     _, datasets = _datasets(session, ident)
@@ -36,7 +37,7 @@ def list_(session: Session, ident: str, status: str | None) -> None:
         return
     if not rows:
         session.write(
-            f"No dataset is {status}.\n" if status and datasets else "The workflow has no datasets.\n"
+            f"No datasets are {status}.\n" if status and datasets else "The workflow has no datasets.\n"
         )
         return
     from joblens.views.runs.workflows import render_datasets
@@ -49,7 +50,7 @@ def list_(session: Session, ident: str, status: str | None) -> None:
 @click.argument("name")
 @shared_options
 def show(session: Session, ident: str, name: str) -> None:
-    """Everything about the dataset NAME of RUN."""
+    """Show everything about the dataset NAME of RUN."""
     _show(session, ident, name)
 
 
@@ -58,7 +59,7 @@ def show(session: Session, ident: str, name: str) -> None:
 @click.argument("name")
 @shared_options
 def get(session: Session, ident: str, name: str) -> None:
-    """The same as show."""
+    """Same as show."""
     _show(session, ident, name)
 
 
@@ -77,14 +78,17 @@ def _show(session: Session, ident: str, name: str) -> None:
 
 @command.command("finalize")
 @run_argument
-@click.option("--dataset", "name", metavar="NAME", help="Only this one.")
-@click.option("--dry-run", is_flag=True, help="Only list the datasets that would be finalized.")
+@click.option("--dataset", "name", metavar="NAME", help="Only this dataset.")
+@click.option(
+    "--dry-run", is_flag=True, help="List the datasets that would be finalized, without finalizing them."
+)
 @shared_options
 def finalize(session: Session, ident: str, name: str | None, dry_run: bool) -> None:
-    """Count and hash the datasets of RUN whose producers have all succeeded, and record that.
+    """Count and hash the datasets of RUN whose producers have all succeeded, and record the result.
 
-    A run does this itself, and resume makes up for what a killed run could not. Exit code 1: one cannot be
-    finalized, or the one that was named still waits for its producers."""
+    A run does this itself, and 'joblens resume' completes it for a killed run. Exit code 1: a dataset
+    cannot be finalized, or the one named still waits for its producers.
+    """
     from joblens.app.runs.datasets import FINALIZED, dataset_form, finalize_by_hand, find_dataset
 
     run, datasets = _datasets(session, ident)

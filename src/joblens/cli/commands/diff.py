@@ -4,21 +4,23 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record
 
 
-@click.command("diff")
+@click.command("diff", cls=GroupedCommand)
 @click.argument("before", metavar="RUN|JOB", shell_complete=complete_run)
 @click.argument("after", metavar="[RUN|JOB]", required=False, shell_complete=complete_run)
-@click.option("--all", "shows_all", is_flag=True, help="Also jobs and numbers that are as before.")
+@click.option("--all", "shows_all", is_flag=True, help="Also show unchanged jobs and numbers.")
 @shared_options
 def command(session: Session, before: str, after: str | None, shows_all: bool) -> None:
-    """What differs between two runs of workflows, or between two jobs, and what it did to the numbers.
+    """Compare two runs or two jobs, and show how the differences changed their numbers.
 
-    With one run: that run and the one before it; with one job: the job that it repeats, or the one of its
-    name before it. Jobs of runs are matched by name; the largest changes come first. Of two jobs everything
-    that is recorded is compared, and numbers by what earlier runs differ by."""
+    With one run: compare it with the run before it. With one job: with the job that it repeats, or the
+    previous one of the same name. Jobs of runs are matched by name, largest changes first. For two jobs,
+    everything recorded is compared; numbers are judged by the variation of earlier runs.
+    """
     from joblens.app.reports.diffs import diff_runs, run_before
     from joblens.app.runs.lookup import find_job_or_run
 
@@ -38,8 +40,8 @@ def command(session: Session, before: str, after: str | None, shows_all: bool) -
             return
         if isinstance(one, Record) or isinstance(other, Record):
             raise InputError(
-                f"'{before}' and '{after}': a job and a run cannot be compared",
-                hint="job:3 names a job, workflow:3 the newest run of a workflow",
+                f"'{before}' and '{after}': cannot compare a job with a run",
+                hint="write job:3 for a job, workflow:3 for the newest run of a workflow",
             )
         found = diff_runs(store, one, other)
     from joblens.views.runs.diff import render_run_diff, run_diff_form

@@ -7,18 +7,21 @@ from msgspec import to_builtins
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 if TYPE_CHECKING:
     from joblens.app.wiring.settings import LoadedSettings
     from joblens.model.jobs.probe_choice import Capability
 
 
-@click.command("doctor")
+@click.command("doctor", cls=GroupedCommand)
 @shared_options
 def command(session: Session) -> None:
     """Show what joblens can measure and enforce here, and how to enable what is missing.
 
-    Starts a process and measures it as `run` would, and removes it. Exit code 0 also with gaps."""
+    Starts a process, measures it as 'run' would, and removes it. The exit code is 0 even if something is
+    missing.
+    """
     with session.loaded_as_far_as_possible() as loaded:
         _show(session, loaded)
 

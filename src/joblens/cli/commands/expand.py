@@ -4,18 +4,19 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_file, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.options.spec import param_option, params_of
 
 
-@click.command("expand")
+@click.command("expand", cls=GroupedCommand)
 @click.argument("file", metavar="FILE", shell_complete=complete_file)
 @param_option
 @shared_options
 def command(session: Session, file: str, params: tuple[str, ...]) -> None:
-    """Write a workflow with every parameter, variable, regex and reference put in.
+    """Print a workflow with every parameter, variable, regex and reference expanded.
 
-    The result is a workflow file itself (YAML; with --json JSON) that stands for the same jobs. In YAML its
-    stages stand before it, as comments.
+    The result is a workflow file for the same jobs, in YAML, or in JSON with --json. In YAML, comments
+    list its stages.
     """
     from joblens.app.workflows.loader import expanded_workflow, load_spec
 

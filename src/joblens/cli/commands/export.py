@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_job, complete_run, count_from, shared_options
 from joblens.cli.options.filters import is_narrowed, job_filters, with_run_found
+from joblens.cli.options.groups import FILTER_GROUPS, GroupedCommand
 from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, SortKey
@@ -45,9 +46,11 @@ def crate_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, crate=CrateRequest(**given), **kwargs)
 
     for option in (
-        click.option("--license", metavar="URL|WORDS", help="For ro-crate: how others may use it."),
-        click.option("--files-limit", metavar="SIZE", help="For --with-files: none larger; 100m by default."),
-        click.option("--with-files", is_flag=True, help="For ro-crate: take inputs and outputs along."),
+        click.option("--license", metavar="URL|WORDS", help="For ro-crate: license, as a URL or text."),
+        click.option(
+            "--files-limit", metavar="SIZE", help="For --with-files: largest file to include. Default: 100m."
+        ),
+        click.option("--with-files", is_flag=True, help="For ro-crate: include input and output files."),
         click.argument("ident", metavar="[RUN|JOB]", required=False, shell_complete=complete_run),
     ):
         with_crate = option(with_crate)
@@ -57,11 +60,11 @@ def crate_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def refuse_crate_options(form: str, asked: CrateRequest) -> None:
     """They were given with a form that has no use for them."""
     if asked.ident is not None:
-        raise InputError(f"'{asked.ident}' has no meaning for '{form}'", hint="--job ID chooses a job")
+        raise InputError(f"'{asked.ident}' does not apply to '{form}'", hint="use --job ID to select a job")
     for name in ("with_files", "files_limit", "license"):
         if getattr(asked, name):
             option = f"--{name.replace('_', '-')}"
-            raise InputError(f"{option} has no meaning for '{form}'", hint="it goes with ro-crate")
+            raise InputError(f"{option} does not apply to '{form}'", hint="it needs ro-crate")
 
 
 def export_crate(session: Session, output: str | None, asked: CrateRequest) -> None:
@@ -84,9 +87,9 @@ def _write(session: Session, output: str | None, asked: CrateRequest) -> "Export
     if asked.ident is None:
         raise InputError("'ro-crate' needs a run or a job", hint=_EXAMPLE)
     if output is None or output == "-":
-        raise InputError("'ro-crate' needs a place to write to", hint=f"{_EXAMPLE}, or -o crate.zip")
+        raise InputError("'ro-crate' needs an output path", hint=f"{_EXAMPLE}, or -o crate.zip")
     if asked.files_limit is not None and not asked.with_files:
-        raise InputError("--files-limit goes with --with-files")
+        raise InputError("--files-limit needs --with-files")
     choice = CrateChoice(
         license=asked.license or NO_LICENSE,
         with_files=asked.with_files,
@@ -102,19 +105,24 @@ def _write(session: Session, output: str | None, asked: CrateRequest) -> "Export
 FORMATS = ("history", "samples", "time-series", "parquet", "csv", "ro-crate")
 
 
-@click.command("export")
+@click.command("export", cls=GroupedCommand, groups=FILTER_GROUPS)
 @click.argument("form", metavar="FORMAT", type=click.Choice(FORMATS))
 @click.option(
     "-o",
     "--output",
     metavar="PATH",
-    help="File, or for samples of several jobs a folder; for ro-crate a new folder or FILE.zip.",
+    help="Output file; for samples of several jobs, a directory; for ro-crate, a new directory or FILE.zip.",
 )
 @click.option(
-    "--job", "idents", multiple=True, metavar="ID", shell_complete=complete_job, help="Only this job."
+    "--job",
+    "idents",
+    multiple=True,
+    metavar="ID",
+    shell_complete=complete_job,
+    help="Export only this job. Repeatable.",
 )
-@click.option("--samples", is_flag=True, help="For csv and parquet: one row a sample instead of one a job.")
-@click.option("-l", "--limit", type=count_from(1), metavar="N", help="At most the N newest jobs.")
+@click.option("--samples", is_flag=True, help="For csv and parquet: one row per sample, not per job.")
+@click.option("-l", "--limit", type=count_from(1), metavar="N", help="Export at most the N newest jobs.")
 @crate_options
 @job_filters
 @shared_options
@@ -128,24 +136,24 @@ def command(
     query: HistoryQuery,
     crate: CrateRequest,
 ) -> None:
-    """Write jobs or their samples to files that other programs read.
+    """Export jobs or their samples to files for other programs.
 
     \b
-    history      one JSON object a job and line (jobs_history.jsonl)
-    samples      gzip JSON lines, <folder>/<uuid>/<start>.jsonl.gz; one job also to a file or stdout
+    history      JSON lines, one object per job (jobs_history.jsonl)
+    samples      gzipped JSON lines, <dir>/<uuid>/<start>.jsonl.gz; a single job also to a file or stdout
     time-series  SQLite file with job_resource_samples and job_metadata
-    parquet      columns, one row a job or sample (needs joblens[data])
-    csv          the same as text
-    ro-crate     one run or job with all that is known of it, as research archives take it
+    parquet      one row per job or sample (needs joblens[data])
+    csv          the same as CSV
+    ro-crate     one run or job with all its metadata, for research archives
     """
     if form == "ro-crate":
         if idents or limit is not None or samples or is_narrowed(query):
-            raise InputError("'ro-crate' takes one run or job: name it behind the format, without filters")
+            raise InputError("'ro-crate' exports one run or job: give it after the format, without filters")
         export_crate(session, output, crate)
         return
     refuse_crate_options(form, crate)
     if samples and form not in ("csv", "parquet"):
-        raise InputError(f"--samples has no meaning for '{form}'", hint="it goes with csv and parquet")
+        raise InputError(f"--samples does not apply to '{form}'", hint="it needs csv or parquet")
     choice = structs.replace(query, limit=limit, sort=SortKey.STARTED, ascending=limit is None)
     with ProgressBar("jobs") as bar:
         done = _Export(session, output, idents, choice, bar).run(form, samples)
@@ -196,7 +204,7 @@ class _Export:
 
     def _needed_output(self, form: str, example: str) -> str:
         if self._output is None:
-            raise InputError(f"'{form}' needs a place to write to", hint=f"for example: -o {example}")
+            raise InputError(f"'{form}' needs an output path", hint=f"for example: -o {example}")
         return self._output
 
     def _rows(self, form: str, samples: bool) -> "Exported":
@@ -238,8 +246,8 @@ class _Export:
         is_one = len(self._named) == 1
         if self._output is None and not is_one:
             raise InputError(
-                "samples of several jobs need a folder to go to",
-                hint="give one with -o FOLDER, or choose one job with --job ID",
+                "samples of several jobs need an output directory",
+                hint="give -o DIR, or select one job with --job ID",
             )
         if self._output is None or (is_one and self._output.endswith((".gz", ".jsonl"))):
             record = next(self._records())
@@ -247,5 +255,5 @@ class _Export:
             write = exports.export_job_samples if is_plain else exports.export_gzip_samples
             return self._to_file(lambda file: exports.Exported(jobs=1, rows=write(self._store, record, file)))
         if os.path.isfile(self._output):
-            raise InputError(f"{self._output} is a file; samples of several jobs need a folder")
+            raise InputError(f"{self._output} is a file; samples of several jobs need a directory")
         return exports.export_samples(self._store, self._records(), self._output, self._bar.advance)

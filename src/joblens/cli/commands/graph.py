@@ -7,6 +7,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_file_or_run, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.options.spec import load_file_or_run, param_option, params_of
 from joblens.model.errors import InputError
 
@@ -18,19 +19,19 @@ _FILE_WIDTH = 120
 _ENDINGS = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".json": "json", ".txt": "text"}
 
 
-@click.command("graph")
+@click.command("graph", cls=GroupedCommand)
 @click.argument("target", metavar="FILE|RUN", shell_complete=complete_file_or_run)
-@click.option("-o", "--output", metavar="PATH", help="File to write; its ending tells the format.")
-@click.option("--all", "all_jobs", is_flag=True, help="One line or box a job, however many there are.")
+@click.option("-o", "--output", metavar="PATH", help="Output file; its extension selects the format.")
+@click.option("--all", "all_jobs", is_flag=True, help="Show every job separately.")
 @param_option
 @shared_options
 def command(
     session: Session, target: str, output: str | None, all_jobs: bool, params: tuple[str, ...]
 ) -> None:
-    """Show which job waits for which, stage by stage; of a run also how far each is.
+    """Show job dependencies stage by stage; for a run, also the state of each job.
 
-    --format takes svg and mermaid too. Jobs of one sweep are one line of text; a picture has a box for each
-    job unless there are too many to see.
+    --format also accepts svg and mermaid. Text shows the jobs of a sweep as one line; pictures show a box
+    per job unless there are too many.
     """
     form = _format(session, output)
     drawing = _drawing(session, target, params_of(params), form, all_jobs=all_jobs)
@@ -81,8 +82,8 @@ def _format(session: Session, output: str | None) -> str:
         if ending in _ENDINGS:
             return _ENDINGS[ending]
         if asked is None:
-            hint = "end it with .svg, .mmd, .json or .txt, or give --format"
-            raise InputError(f"the ending of '{output}' tells no format", hint=hint)
+            hint = "use the extension .svg, .mmd, .json or .txt, or give --format"
+            raise InputError(f"unknown output format: '{output}'", hint=hint)
     return "json" if session.json else "text"
 
 

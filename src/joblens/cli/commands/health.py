@@ -6,14 +6,15 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 
-@click.command("health")
-@click.option("--broker", metavar="URL", help="Look at this broker instead of the one configured.")
+@click.command("health", cls=GroupedCommand)
+@click.option("--broker", metavar="URL", help="Broker to check. Default: the setting queue.broker.")
 @shared_options
 def command(session: Session, broker: str | None) -> None:
-    """Whether store, broker and workers are there, and what waits in each queue. Exit code 1 when something
-    is down."""
+    """Check the store, the broker and the workers, and show the length of each queue. Exit code 1:
+    something is down."""
     from joblens.app.queue.health import queue_health
     from joblens.views.runs.tasks import render_health
 

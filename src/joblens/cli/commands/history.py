@@ -15,6 +15,7 @@ from joblens.cli.options.filters import (
     sort_options,
     with_run_found,
 )
+from joblens.cli.options.groups import FILTER_GROUPS, GroupedCommand
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record
 from joblens.ports.store import Store
@@ -22,13 +23,13 @@ from joblens.ports.store import Store
 _SHOWN = 10  # as text, where nothing else was asked for
 
 
-@click.command("history")
+@click.command("history", cls=GroupedCommand, groups=FILTER_GROUPS)
 @job_filters
 @bench_option
 @sort_options
 @shared_options
 def command(session: Session, query: HistoryQuery) -> None:
-    """Jobs, newest first, with what each one used."""
+    """List jobs and what each one used, newest first."""
     store = session.current_store
     query = _limited(session, with_run_found(store, query))
     records = _answered(session, store, query)
@@ -42,13 +43,13 @@ def command(session: Session, query: HistoryQuery) -> None:
     _tell_of_more(session, store, query, len(records))
 
 
-@click.command("job-history")
+@click.command("job-history", cls=GroupedCommand, groups=FILTER_GROUPS)
 @job_filters
 @bench_option
 @sort_options
 @shared_options
 def job_history(session: Session, query: HistoryQuery) -> None:
-    """Ended jobs, newest first, one paragraph each."""
+    """List ended jobs, newest first, one paragraph each."""
     store = session.current_store
     query = _limited(session, with_run_found(store, query))
     query = structs.replace(query, include_unfinished=bool(query.statuses))
@@ -102,5 +103,5 @@ def _tell_of_more(session: Session, store: Store, query: HistoryQuery, shown: in
         return
     total = store.count(query)
     if total > shown:
-        text = f"{shown} of {total} jobs; more with --limit N, 0 for all"
+        text = f"{shown} of {total} jobs; use --limit N for more, 0 for all"
         session.write(session.palette.paint(text, "dim") + "\n")

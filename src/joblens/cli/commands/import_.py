@@ -7,6 +7,7 @@ from msgspec import structs
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import FormatError, InputError
 from joblens.views.text.numbers import counted
@@ -18,53 +19,57 @@ FORMATS = ("history", "samples", "time-series", "slurm")
 _OF_SLURM = ("since", "until", "users", "all_users", "cluster")
 
 
-@click.command("import")
+@click.command("import", cls=GroupedCommand)
 @click.argument("form", metavar="FORMAT", type=click.Choice(FORMATS))
 @click.argument("files", metavar="FILE...", nargs=-1)
-@click.option("--strict", is_flag=True, help="End at the first line that cannot be used.")
+@click.option("--strict", is_flag=True, help="Stop at the first invalid line.")
 @click.option(
-    "--since", metavar="WHEN", help="slurm: jobs from then on: a date, a time, an age, today (default: 30d)."
+    "--since",
+    metavar="WHEN",
+    help="slurm: only jobs since WHEN: a date, a time, an age or 'today'. Default: 30d.",
 )
-@click.option("--until", metavar="WHEN", help="slurm: jobs until then.")
+@click.option("--until", metavar="WHEN", help="slurm: only jobs until WHEN.")
 @click.option(
-    "--user", "users", metavar="NAME", multiple=True, help="slurm: of these users, not of yourself."
+    "--user", "users", metavar="NAME", multiple=True, help="slurm: jobs of these users. Default: yours."
 )
-@click.option("--all-users", is_flag=True, help="slurm: of everybody, as far as Slurm lets you see.")
-@click.option("--cluster", metavar="NAME", help="slurm: of that cluster; with FILE: whose jobs they are.")
+@click.option("--all-users", is_flag=True, help="slurm: jobs of all users that Slurm shows you.")
+@click.option(
+    "--cluster", metavar="NAME", help="slurm: jobs of this cluster; with FILE, the cluster that they ran on."
+)
 @shared_options
 def command(session: Session, /, form: str, files: tuple[str, ...], strict: bool, **chosen: Any) -> None:
-    """Read files of other systems, or of another joblens, into the store.
+    """Import files from other systems, or from another joblens, into the store.
 
     \b
-    history      jobs_history.jsonl: Keystone's or our own export
-    samples      .jsonl.gz or .jsonl: Joblet's or our own export; a folder stands for all in it
-    time-series  SQLite file with job_resource_samples: Torc's or our own export
-    slurm        what Slurm remembers: without FILE sacct is asked, else text of sacct -P
+    history      jobs_history.jsonl: from Keystone or 'joblens export'
+    samples      .jsonl.gz or .jsonl: from Joblet or 'joblens export'; a directory means all files in it
+    time-series  SQLite file with job_resource_samples: from Torc or 'joblens export'
+    slurm        Slurm accounting: runs sacct, or reads FILE, the output of sacct -P
 
-    What is in the store already is left as it is, so importing twice does no harm."""
+    Records that the store already has are skipped, so importing twice is harmless."""
     from joblens.app.reports import imports
 
     given = [name for name in _OF_SLURM if chosen[name]]
     if given and form != "slurm":
-        raise InputError(f"{_option(given[0])} is for 'import slurm'")
+        raise InputError(f"{_option(given[0])} needs 'import slurm'")
     if not files and form != "slurm":
         raise InputError(f"import {form} needs files")
     if files and (others := [name for name in given if name != "cluster"]):
-        raise InputError(f"{_option(others[0])} is for what sacct is asked; a file is taken as it is")
+        raise InputError(f"{_option(others[0])} selects what sacct reports; it does not apply to a file")
     result = imports.Imported(is_strict=strict)
     with ProgressBar("lines") as bar:
         if form == "slurm":
             from joblens.app.reports.slurm_import import SlurmPast, import_slurm
 
             past = SlurmPast(**{name: chosen[name] for name in given})
-            import_slurm(session.store_to_fill, files, past, result, bar.advance)
+            import_slurm(session.writable_store, files, past, result, bar.advance)
         else:
             work = {
                 "history": imports.import_history,
                 "samples": imports.import_samples,
                 "time-series": imports.import_time_series,
             }[form]
-            work(session.store_to_fill, files, result, bar.advance)
+            work(session.writable_store, files, result, bar.advance)
     for problem in result.bad:
         session.note(f"joblens: {problem}")
     if result.bad_lines > len(result.bad):
@@ -76,7 +81,7 @@ def command(session: Session, /, form: str, files: tuple[str, ...], strict: bool
         session.write(_sentence(result) + "\n")
     if result.bad_lines and not (result.jobs or result.samples or result.known):
         raise FormatError(
-            f"nothing in it could be read as '{form}'", hint=f"known forms: {', '.join(FORMATS)}"
+            f"no line of it could be read as '{form}'", hint=f"known formats: {', '.join(FORMATS)}"
         )
 
 
@@ -91,7 +96,7 @@ def _sentence(result: "Imported") -> str:
     if result.known:
         parts.append(f"{counted(result.known, 'job')} already there")
     if result.unfinished:
-        parts.append(f"{result.unfinished:,} unfinished left out")
+        parts.append(f"{result.unfinished:,} unfinished skipped")
     if result.bad_lines:
         parts.append(f"{counted(result.bad_lines, 'bad line')} left out")
     return ", ".join(parts) + "."

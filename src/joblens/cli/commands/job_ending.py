@@ -53,32 +53,22 @@ def check_report(path: str) -> None:
     if not os.path.isdir(folder):
         raise InputError(f"--report {path}: there is no directory {folder}")
     if os.path.isdir(path):
-        raise InputError(f"--report {path}: it is a directory", hint="name a file")
+        raise InputError(f"--report {path}: is a directory", hint="name a file")
     place = path if os.path.exists(path) else folder
     if not os.access(place, os.W_OK):
         is_read_only = os.statvfs(place).f_flag & os.ST_RDONLY
-        reason = "its file system is read-only" if is_read_only else f"you may not write to {place}"
-        raise InputError(f"--report {path}: cannot be written: {reason}", hint="name a file elsewhere")
+        reason = "its file system is read-only" if is_read_only else f"no permission to write to {place}"
+        raise InputError(f"--report {path}: cannot be written: {reason}", hint="give another file")
 
 
 def write_report(record: Record, path: str) -> None:
     """All or nothing, except for what is no plain file (/dev/stderr, a named pipe): that is written to."""
-    place = os.path.realpath(path)
-    is_plain = not os.path.exists(place) or os.path.isfile(place)
-    # A name that nobody can have guessed, and laid a link there to a file that would be overwritten.
-    target = f"{place}.{os.urandom(8).hex()}.part" if is_plain else path
+    from joblens.files.atomic import output_path
+
     try:
-        with open(target, "xb" if is_plain else "wb", opener=_private) as file:
+        with output_path(path) as target, open(target, "wb") as file:
             file.write(_document(record) + b"\n")
-        if is_plain:
-            os.replace(target, place)
     except OSError as error:
-        if is_plain and os.path.lexists(target):
-            os.unlink(target)
         from joblens.app.wiring.agent_context import show
 
         show(f"the report was not written: {error}", "warning")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from joblens.cli.commands.other_names import GroupWithOtherNames
+from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_job_or_run, shared_options
 from joblens.model.errors import InputError
@@ -16,23 +16,26 @@ if TYPE_CHECKING:
 _NAMES_SHOWN = 10
 
 
-@click.group("jobs", cls=GroupWithOtherNames)
+@click.group("jobs", cls=CommandGroup)
 def command() -> None:
-    """Jobs of runs; 'jobs list RUN' is 'results RUN', 'jobs get ID' is 'show ID'."""
+    """Work with jobs of runs. 'jobs list RUN' is 'results RUN', 'jobs get ID' is 'show ID'."""
 
 
 @command.command("reset-status")
 @click.argument("idents", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job_or_run)
-@click.option("--run", "ident", metavar="RUN", help="JOB is a name, glob, label:… or regex:… of this run.")
-@click.option("-n", "--dry-run", is_flag=True, help="Show what would be reset, change nothing.")
-@click.option("--no-prompts", is_flag=True, help="Ask nothing on a terminal.")
+@click.option(
+    "--run", "ident", metavar="RUN", help="Select JOB in this run, by name, glob, label:… or regex:…."
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be reset without changing anything.")
+@click.option("--no-prompts", is_flag=True, help="Do not ask for confirmation.")
 @shared_options
 def reset_status(
     session: Session, idents: tuple[str, ...], ident: str | None, dry_run: bool, no_prompts: bool
 ) -> None:
-    """Set jobs of one run to run again, with all that needs them; joblens resume runs them in the same run.
+    """Reset jobs of one run and their dependents; 'joblens resume' then runs them in the same run.
 
-    JOB is a Job ID of results; with --run also a job that has not run yet, by its name."""
+    JOB is a job ID from 'joblens results'; with --run also the name of a job that has not run yet.
+    """
     run, chosen = _by_ids(session, idents) if ident is None else _by_names(session, ident, idents)
     reset(session, run, chosen, dry_run=dry_run, no_prompts=no_prompts)
 
@@ -48,7 +51,7 @@ def _by_ids(session: Session, idents: tuple[str, ...]) -> "tuple[Run, list[int]]
             raise InputError(f"job {ident} belongs to no workflow", hint=f"joblens rerun {ident}")
     runs = {link.run_uuid for link in links if link is not None}
     if len(runs) > 1:
-        raise InputError("these jobs belong to several runs", hint="reset those of each run by themselves")
+        raise InputError("these jobs belong to several runs", hint="reset the jobs of each run separately")
     return store.find_run(runs.pop()), [link.index for link in links if link is not None]
 
 
@@ -105,11 +108,11 @@ def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool,
         session.write_json({"run": run_label(run), "run_uuid": run.uuid, "dry_run": dry_run, **form})
         return
     if not every:
-        session.write(f"No job of run {run_label(run)} has to be reset\n")
+        session.write(f"No job of run {run_label(run)} needs a reset\n")
         return
     session.write(f"{'Would reset' if dry_run else 'Reset'}: {_shown(names)}\n")
     if behind:
-        session.write(f"with their dependants: {_shown(behind)}\n")
+        session.write(f"with their dependents: {_shown(behind)}\n")
     if not dry_run:
         session.write(f"joblens resume {run_label(run)} runs them\n")
 
@@ -117,7 +120,7 @@ def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool,
 def _warn(session: Session, done: Sequence[str], *, no_prompts: bool) -> None:
     session.warn(f"jobs that succeeded run again, and their results are replaced: {_shown(done)}")
     if session.is_interactive and not no_prompts and not click.confirm("Reset them?", err=True):
-        session.note("Nothing was changed")
+        session.note("Nothing changed")
         raise click.Abort
 
 

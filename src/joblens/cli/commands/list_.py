@@ -4,12 +4,13 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 
-@click.command("list")
+@click.command("list", cls=GroupedCommand)
 @shared_options
 def command(session: Session) -> None:
-    """Jobs that are queued or running now, oldest first."""
+    """List queued and running jobs, oldest first."""
     from joblens.app.jobs.queries import running
 
     records = running(session.current_store)

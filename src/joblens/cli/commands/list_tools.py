@@ -4,15 +4,17 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 
-@click.command("list-tools")
+@click.command("list-tools", cls=GroupedCommand)
 @click.argument("name", metavar="[NAME]", required=False)
 @shared_options
 def command(session: Session, name: str | None) -> None:
-    """Tools with the scripts that come with them, and which can be used here; or everything about one.
+    """List tools and their scripts, and whether they are available here; or show one in detail.
 
-    Built in are a few; yours are in ~/.config/joblens/tools, those of a project in its .joblens/tools.
+    A few tools are built in. Your own are in ~/.config/joblens/tools, those of a project in
+    .joblens/tools.
     """
     from joblens.app.queue.tools import find_tool, list_tools, tool_shelf, tool_standing
     from joblens.views.setup.tools import render_tool, render_tools, tool_form

@@ -8,6 +8,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import count_from, job_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 from joblens.model.values.units import format_bytes
 
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
     from joblens.model.jobs.job import Outcome, Record
 
 
-@click.command("logs")
+@click.command("logs", cls=GroupedCommand)
 @job_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes until the job ends.")
-@click.option("--stderr", is_flag=True, help="Only what it printed to standard error.")
-@click.option("-n", "--tail", type=count_from(0), metavar="N", help="Begin with the last N lines.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the job ends.")
+@click.option("--stderr", is_flag=True, help="Print only standard error.")
+@click.option("-n", "--tail", type=count_from(0), metavar="N", help="Start with the last N lines.")
 @shared_options
 def command(session: Session, ident: str, follow: bool, stderr: bool, tail: int | None) -> None:
-    """What a job printed to standard output, byte for byte. Of a job that did not succeed or printed nothing
-    there, what it printed to standard error follows, on standard error."""
+    """Print a job's standard output, byte for byte. If the job failed or printed nothing there, its
+    standard error follows, on standard error."""
     if session.json:
-        raise InputError("logs are the job's own bytes and have no JSON form", hint="leave out --json")
+        raise InputError("logs are raw bytes and have no JSON form", hint="omit --json")
     from joblens.app.jobs.logs import follow_log, read_log
     from joblens.app.jobs.queries import find
 
@@ -35,7 +36,7 @@ def command(session: Session, ident: str, follow: bool, stderr: bool, tail: int 
     record = find(store, ident, session.note)
     stream = "stderr" if stderr else "stdout"
     chunks = (
-        follow_log(store, record.job.uuid, stream, tail, session.care)
+        follow_log(store, record.job.uuid, stream, tail, session.recover_orphans)
         if follow
         else read_log(record, stream, tail)
     )
@@ -74,6 +75,6 @@ def _has_failed(record: "Record") -> bool:
 
 def _nothing(outcome: "Outcome", stream: str) -> str:
     if stream == "stderr" and outcome.stdout_bytes:
-        return f"nothing on stderr; {format_bytes(outcome.stdout_bytes)} on stdout: leave out --stderr"
+        return f"nothing on stderr; stdout has {format_bytes(outcome.stdout_bytes)}: omit --stderr"
     is_known = outcome.stdout_bytes is not None and outcome.stderr_bytes is not None
-    return "it printed nothing" if is_known else f"nothing on {stream}"
+    return "the job printed nothing" if is_known else f"nothing on {stream}"

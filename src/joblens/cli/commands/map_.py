@@ -8,6 +8,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import click_options, count_from, shared_options
+from joblens.cli.options.groups import MAP_GROUPS, GroupedCommand
 from joblens.cli.options.request import ENGINE_OPTIONS_OF_RUNS, QUEUE_OPTIONS_OF_RUNS, engine_options
 from joblens.cli.options.run import check_offer, checked_probes, take_queue_options
 from joblens.model.errors import InputError, JoblensError
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from joblens.model.runs.run import Run
 
 
-@click.command("map", context_settings={"allow_interspersed_args": False})
-@click.option("-j", "--jobs", type=count_from(1), metavar="N", help="At most N jobs at once.")
-@click.option("--cpus", type=float, metavar="N", help="CPUs each job needs; also its limit.")
-@click.option("--memory", metavar="SIZE", help="Memory each job needs; also its limit: 512m, 2g.")
-@click.option("--timeout", metavar="TIME", help="End a job after this long: 90, 30s, 1h30m.")
+@click.command(
+    "map", context_settings={"allow_interspersed_args": False}, cls=GroupedCommand, groups=MAP_GROUPS
+)
+@click.option("-j", "--jobs", type=count_from(1), metavar="N", help="Run at most N jobs at once.")
+@click.option("--cpus", type=float, metavar="N", help="CPU request and limit per job.")
+@click.option("--memory", metavar="SIZE", help="Memory request and limit per job: 512m, 2g.")
+@click.option("--timeout", metavar="TIME", help="Time limit per job: 90, 30s, 1h30m.")
 @click.option(
     "-p",
     "--param",
@@ -33,12 +36,18 @@ if TYPE_CHECKING:
     metavar="NAME=VALUES",
     help="Values for {NAME}: x=1:10, x=a,b,c.",
 )
-@click.option("--name", metavar="TEXT", help="Name of the workflow; the same name again is its next run.")
-@click.option("--probes", metavar="LIST", help="What else to measure: all, none, names, +memory, -network.")
-@click.option("-k", "--keep-order", is_flag=True, help="Print in the order of the values, not of the ends.")
-@click.option("-o", "--output-dir", metavar="DIR", help="For what jobs print. Default: beside the store.")
-@click.option("-n", "--dry-run", is_flag=True, help="Check everything and print the commands; run nothing.")
-@click.option("-q", "--quiet", is_flag=True, help="Only what the jobs print.")
+@click.option("--name", metavar="TEXT", help="Workflow name; an existing workflow gets another run.")
+@click.option(
+    "--probes", metavar="LIST", help="Optional probes: all, none, a list of names, +memory, -network."
+)
+@click.option("-k", "--keep-order", is_flag=True, help="Print output in the order of the values.")
+@click.option(
+    "-o", "--output-dir", metavar="DIR", help="Directory for job output. Default: next to the store."
+)
+@click.option(
+    "-n", "--dry-run", is_flag=True, help="Check everything and print the commands without running them."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print only the jobs' output.")
 @click_options((*ENGINE_OPTIONS_OF_RUNS, *QUEUE_OPTIONS_OF_RUNS))
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND ::: VALUES")
 @shared_options
@@ -60,22 +69,23 @@ def command(
     quiet: bool,
     **of_engine: Any,
 ) -> int:
-    """Run COMMAND once for each value: joblens map 'gzip -k {}' ::: *.txt
+    """Run COMMAND once per value: joblens map 'gzip -k {}' ::: *.txt
 
-    ::: a b ::: c d makes all pairs, :::+ goes along with the values before, :::: FILE takes lines of a file,
-    :::: - those of standard input. {} stands for the values, {1} for those of the first :::, {name} for a
-    --param, or for the values of a ::: where each has a name. A COMMAND of one word is a shell line and
-    values are quoted into it; several words are run as they are. The COMMAND '{}' runs the values themselves:
-    joblens map '{}' :::: commands.txt"""
-    from joblens.app.driving.checks import checked_run
+    ::: a b ::: c d makes all pairs; :::+ pairs values with the source before it; :::: FILE reads values
+    from a file, one per line (:::: - from standard input).
+
+    {} is the value, {1} the value of the first source, {name} the value of a --param or of a source with
+    named values. A COMMAND of one word is a shell line, and values are quoted; several words run without
+    a shell. The COMMAND '{}' runs the values themselves: joblens map '{}' :::: commands.txt
+    """
+    from joblens.app.driving.checks import RunRequest
     from joblens.app.driving.sweep import (
         EachJob,
-        create_map,
         lines_of_file,
-        map_request,
         output_dir_of,
         parameter_sources,
         spec_of,
+        workflow_without_file,
     )
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.queue.notifiers import with_broker
@@ -88,6 +98,7 @@ def command(
     if timeout_s is not None and not timeout_s > 0:
         raise InputError(f"--timeout {timeout}: must be more than 0")
     engine = engine_options(of_engine)
+    session.own_runs()
     take_queue_options(session, of_engine)
     asked_probes = checked_probes(probes)
     given, sources = split_words(words, lines_of_file)
@@ -102,24 +113,18 @@ def command(
         **engine,
     )
     options = with_broker(options, session.settings)
+    store = session.store_if_exists if name is not None else None
+    workflow = None if store is None else workflow_without_file(store, loaded.plan.name)
+    request = RunRequest(loaded=loaded, options=options, workflow=workflow or "")
     if dry_run:
-        with checked_run(
-            map_request(loaded, options), session.settings, session.options.config, None, session.warn
-        ):
+        with session.runs.validated(request):
             pass
         if session.json:
             session.write_json([{"name": job.name, "command": job.command} for job in mapped])
         else:
             session.write_lines([job.command for job in mapped])
         return 0
-    run = create_map(
-        session.settings,
-        session.options.config,
-        loaded,
-        options,
-        is_named=name is not None,
-        warn=session.warn,
-    )
+    run = session.runs.prepare(request)
     return _drive(session, run, loaded, keeps_order=keep_order, quiet=quiet)
 
 
@@ -132,11 +137,9 @@ def _long_options() -> frozenset[str]:
 def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: bool, quiet: bool) -> int:
     from joblens.agent.runs.view import NoView
     from joblens.analysis.runs.status import run_label
-    from joblens.app.driving.driver import drive
     from joblens.app.driving.summary import ending_document
-    from joblens.app.driving.sweep import MapView
-    from joblens.app.wiring.agent_context import OwnLog
     from joblens.cli.commands.run_spec import exit_code_of
+    from joblens.cli.ui.sweep import MapView
     from joblens.model.runs.run import JobState
 
     def say(text: str) -> None:
@@ -148,14 +151,7 @@ def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: b
         return MapView(keeps_order=keeps_order, count=len(plan.jobs), say=None if quiet else say)
 
     session.own_jobs()
-    driven = drive(
-        run,
-        loaded.plan,
-        session.settings,
-        make_view=make_view,
-        log=OwnLog(session.settings.logs),
-        config=session.options.config,
-    )
+    driven = session.runs.drive(run, loaded.plan, make_view=make_view)
     if session.json:
         try:
             session.write_json(ending_document(session.store, driven))

@@ -7,41 +7,42 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import job_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 from joblens.model.jobs.details import GpuFacts
 from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample
 
 
-@click.command("metrics")
+@click.command("metrics", cls=GroupedCommand)
 @job_argument
-@click.option(
-    "--follow/--no-follow", default=True, help="Go on with new samples until the job ends (default)."
-)
+@click.option("--follow/--no-follow", default=True, help="Print new samples until the job ends (default).")
 @click.option(
     "--since",
     metavar="WHEN",
-    help="Only samples from then on: a time, an age such as 5m, or +30s after the job's start.",
+    help="Only samples since WHEN: a time, an age such as 5m, or +30s after the job's start.",
 )
 @click.option(
-    "--fields", metavar="A,B.C", help="Only these keys, such as timestamp,cpu.usage_percent (JSON lines)."
+    "--fields",
+    metavar="A,B.C",
+    help="Print only these keys as JSON lines, such as timestamp,cpu.usage_percent.",
 )
-@click.option("--table", is_flag=True, help="One line a sample: CPU, memory, I/O, network, GPU.")
+@click.option("--table", is_flag=True, help="Print one line per sample: CPU, memory, I/O, network, GPU.")
 @shared_options
 def command(
     session: Session, ident: str, follow: bool, since: str | None, fields: str | None, table: bool
 ) -> None:
-    """Every sample of a job from its start; while it runs, new ones follow until it ends."""
+    """Print every sample of a job from its start; while it runs, follow it until it ends."""
     from joblens.app.jobs.queries import find, follow_samples
 
     chosen = _chosen(fields)
     if table and (session.json or chosen):
-        raise InputError("--table is text, --json and --fields are JSON: choose one")
+        raise InputError("--table cannot be combined with --json or --fields")
     store = session.current_store
     record = find(store, ident, session.note)
     from_us = None if since is None else _since_us(since, record)
     stream = (
-        follow_samples(store, record.job.uuid, session.care)
+        follow_samples(store, record.job.uuid, session.recover_orphans)
         if follow
         else iter(store.samples(record.job.uuid))
     )
@@ -126,7 +127,7 @@ def _chosen(fields: str | None) -> list[list[str]]:
         return []
     names = [name.strip() for name in fields.split(",") if name.strip()]
     if not names:
-        raise InputError("--fields names no field", hint="for example: --fields timestamp,cpu.usage_percent")
+        raise InputError("--fields is empty", hint="for example: --fields timestamp,cpu.usage_percent")
     return [name.split(".") for name in names]
 
 

@@ -5,22 +5,23 @@ from msgspec import to_builtins
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 
-@click.command("operators")
+@click.command("operators", cls=GroupedCommand)
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option(
     "--path",
     "paths",
     metavar="PATH",
     multiple=True,
-    help="Operators of your own: a Python file, or a folder of them. May be given several times.",
+    help="Python file or directory with your own operators. Repeatable.",
 )
 @shared_options
 def command(session: Session, name: str | None, paths: tuple[str, ...]) -> None:
-    """The operators that recipes can use, or everything about one.
+    """List the operators that recipes can use, or show one in detail.
 
-    Operators of installed packages are found by themselves, those of your own files by --path.
+    Operators of installed packages are found automatically, those of your own files with --path.
     """
     from joblens.app.recipes.loader import describe_operator, list_operators
     from joblens.views.recipes.operators import render_operator, render_operators

@@ -1,5 +1,4 @@
-"""Names that commands have in other tools: one table of those that joblens takes too, and of the joblens
-command to use where there is no command of the same meaning."""
+"""Names from other tools: commands that joblens accepts, and hints for the others."""
 
 import importlib
 from typing import Any
@@ -7,9 +6,11 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from joblens.cli.options.groups import GroupedCommand
+
 
 class OtherName(Struct, frozen=True):
-    """A command under another name. `module` is below joblens.cli."""
+    """A command under another name. `module` is below joblens.cli.commands."""
 
     module: str
     attribute: str = "command"
@@ -21,7 +22,7 @@ class OtherName(Struct, frozen=True):
         return command
 
 
-# By group and name; those of joblens itself are in `cli.main`.
+# By group and name; other names of top-level commands are in `cli.main`.
 OTHER_NAMES: dict[str, dict[str, OtherName]] = {
     "job": {"metrics": OtherName("metrics")},
     "jobs": {
@@ -41,59 +42,140 @@ OTHER_NAMES: dict[str, dict[str, OtherName]] = {
         "check-resources": OtherName("check", "check_resource_utilization"),
     },
 }
-_NO_SERVER = "joblens has no server: commands read the store"
-_SLURM = "joblens run FILE --engine slurm makes allocations from what jobs ask for"
-# The command to use instead. `*`: for every other word of the group.
+# Habits of other tools: what people type, and the joblens command that does it.
+MEANT: dict[str, str] = {
+    "abort": "cancel",
+    "compare": "diff",
+    "dag": "graph",
+    "info": "show",
+    "inspect": "show",
+    "kill": "cancel",
+    "log": "logs",
+    "ls": "list",
+    "monitor": "top",
+    "ps": "list",
+    "queue": "list",
+    "queues": "health",
+    "sacct": "history",
+    "sbatch": "submit",
+    "scancel": "cancel",
+    "settings": "config",
+    "squeue": "list",
+    "srun": "run",
+    "stat": "stats",
+    "start": "run",
+    "stop": "cancel",
+    "summary": "reports summary",
+    "tail": "logs",
+    "tasks": "list",
+    "usage": "stats",
+    "version": "--version",
+    "workers": "health",
+}
+_NO_SERVER = "joblens has no server; its commands read the store"
+_SLURM = "use 'joblens run FILE --engine slurm', which creates allocations from the jobs' requests"
+_RECORDS_STAY = "records are kept; 'joblens prune' deletes old samples and output"
+# Names without one equivalent command. `*`: every other name of the group.
 INSTEAD: dict[str, dict[str, str]] = {
     "": {
-        "exec": "joblens map '{}' :::: FILE runs each line of a file, joblens run -- CMD one command",
-        "delete": "joblens keeps records; joblens prune drops old samples and output",
-        "tui": "joblens top shows running jobs, joblens watch RUN a run",
-        "events": "joblens watch RUN --json prints an object for each poll of a run",
-        "files": "joblens expand FILE lists files of a workflow, joblens graph FILE what makes them",
-        "job-dependencies": "joblens graph RUN shows which job waits for which",
-        "resource-requirements": "joblens rightsize WORKFLOW --write changes them in the file",
-        "compute-nodes": "joblens health lists workers",
-        "scheduled-compute-nodes": "joblens results RUN shows where jobs wait",
-        "remote": "joblens worker on each machine takes jobs of a shared store",
-        "slurm": f"{_SLURM}; joblens seff JOBID has the numbers of sacct",
+        "exec": "use 'joblens run -- CMD', or joblens map '{}' :::: FILE for each line of a file",
+        "clean": _RECORDS_STAY,
+        "delete": _RECORDS_STAY,
+        "remove": _RECORDS_STAY,
+        "rm": _RECORDS_STAY,
+        "retry": "use 'joblens rerun RUN --failed', 'joblens rerun JOB' or 'joblens resume RUN'",
+        "restart": "use 'joblens rerun RUN --all', 'joblens rerun JOB' or 'joblens resume RUN'",
+        "report": "use 'joblens reports summary RUN' for a run, or 'joblens show ID' for a job",
+        "init": "no set-up is needed; start with 'joblens run -- COMMAND'",
+        "tui": "use 'joblens top' for running jobs, or 'joblens watch RUN' for a run",
+        "events": "use 'joblens watch RUN --json', which prints one object per poll",
+        "files": "use 'joblens expand FILE' to list files, or 'joblens graph FILE' to see their producers",
+        "job-dependencies": "use 'joblens graph RUN'",
+        "resource-requirements": "use 'joblens rightsize WORKFLOW --write' to change them in the file",
+        "compute-nodes": "use 'joblens health', which lists workers",
+        "scheduled-compute-nodes": "use 'joblens results RUN', which shows where jobs wait",
+        "remote": "start 'joblens worker' on each machine with a shared store",
+        "slurm": f"{_SLURM}; 'joblens seff JOBID' shows what Slurm recorded",
         "submit-slurm": _SLURM,
-        "hpc": "joblens doctor shows what Slurm offers here",
-        "ro-crate": "joblens export crate RUN writes one",
+        "hpc": "use 'joblens doctor', which shows what Slurm offers here",
+        "ro-crate": "use 'joblens export ro-crate RUN -o DIR'",
         "server": _NO_SERVER,
     },
-    "jobs": {"*": "joblens results RUN lists jobs, joblens show ID one of them"},
-    "reports": {"*": "joblens results RUN --json has the numbers of every job"},
+    "jobs": {"*": "use 'joblens results RUN' to list jobs, or 'joblens show ID' for one job"},
+    "reports": {"*": "use 'joblens results RUN --json' for the numbers of every job"},
     "workflows": {
-        "submit": "joblens run-jobs WORKFLOW --detach",
-        "delete": "joblens keeps records; joblens prune drops old samples and output",
-        "archive": "joblens keeps records; joblens prune drops old samples and output",
-        "init": "joblens run-jobs WORKFLOW needs no other step",
-        "reinit": "joblens rerun RUN --changed runs what has changed since",
-        "reinitialize": "joblens rerun RUN --changed runs what has changed since",
-        "restart": "joblens rerun RUN --all",
-        "sync-status": "every joblens command settles jobs whose process is gone; use joblens resume RUN",
-        "correct-resources": "joblens rightsize WORKFLOW --write",
-        "execution-plan": "joblens graph FILE, joblens run FILE --dry-run",
-        "is-complete": "joblens wait RUN ends with 0 when every job succeeded",
-        "new": "joblens workflows create-from-spec FILE",
-        "export": "joblens expand FILE writes a workflow with every job by itself",
+        "submit": "use 'joblens run-jobs WORKFLOW --detach'",
+        "delete": _RECORDS_STAY,
+        "archive": _RECORDS_STAY,
+        "init": "use 'joblens run-jobs WORKFLOW'; no other step is needed",
+        "reinit": "use 'joblens rerun RUN --changed'",
+        "reinitialize": "use 'joblens rerun RUN --changed'",
+        "restart": "use 'joblens rerun RUN --all'",
+        "sync-status": "use 'joblens resume RUN'; every command updates jobs whose process has died",
+        "correct-resources": "use 'joblens rightsize WORKFLOW --write'",
+        "execution-plan": "use 'joblens graph FILE' or 'joblens run FILE --dry-run'",
+        "is-complete": "use 'joblens wait RUN'; it exits with 0 when every job succeeded",
+        "new": "use 'joblens workflows create-from-spec FILE'",
+        "export": "use 'joblens expand FILE', which writes a workflow with every job listed",
     },
+}
+# The same for options; the first that the command has is suggested.
+MEANT_OPTIONS: dict[str, tuple[str, ...]] = {
+    "-C": ("--cwd",),
+    "-J": ("--name",),
+    "-N": ("--nodes",),
+    "-c": ("--cpus",),
+    "-d": ("--detach",),
+    "-e": ("--env",),
+    "-m": ("--memory",),
+    "-n": ("--nodes", "--limit", "--dry-run", "--tail"),
+    "-t": ("--timeout", "--time"),
+    "--background": ("--detach",),
+    "--cores": ("--cpus",),
+    "--cpu": ("--cpus",),
+    "--cpus-per-task": ("--cpus",),
+    "--deadline": ("--timeout", "--time"),
+    "--gpu": ("--gpus",),
+    "--gres": ("--gpus",),
+    "--image": ("--container",),
+    "--job-name": ("--name",),
+    "--mem": ("--memory",),
+    "--mem-limit": ("--memory",),
+    "--max-jobs": ("--jobs",),
+    "--parallel": ("--jobs",),
+    "--time": ("--timeout",),
+    "--time-limit": ("--timeout", "--time"),
+    "--timeout": ("--time",),
+    "--watch": ("--follow", "--monitor"),
+    "--workdir": ("--cwd",),
 }
 
 
 def no_such_command(group: str, name: str, ctx: click.Context) -> click.UsageError | None:
-    """The error for a name that other tools have; None: it is unknown there too."""
+    """Returns the error for a name that other tools have; None if it is unknown there too."""
     known = INSTEAD.get(group, {})
-    instead = known.get(name) or known.get("*")
-    if instead is None:
+    advice = known.get(name) or known.get("*")
+    if advice is None and not group and name in MEANT:
+        advice = f"did you mean 'joblens {MEANT[name]}'?"
+    if advice is None:
         return None
-    words = f"{group} {name}".strip()
-    return click.UsageError(f"there is no command '{words}'. {instead}.", ctx)
+    return click.UsageError(f"joblens has no '{f'{group} {name}'.strip()}'; {advice}", ctx)
 
 
-class GroupWithOtherNames(click.Group):
+def no_such_option(error: click.NoSuchOption) -> str:
+    """Describes the option that does not exist, with the one that was probably meant."""
+    command = error.ctx.command if error.ctx else None
+    flags = {flag for parameter in command.params for flag in parameter.opts} if command else set()
+    meant = [flag for flag in MEANT_OPTIONS.get(error.option_name, ()) if flag in flags][:1]
+    near = meant or [flag for flag in error.possibilities or () if flag in flags]
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"no such option: {error.option_name}{hint}"
+
+
+class CommandGroup(click.Group):
     """Its own commands, and those of the table."""
+
+    command_class = GroupedCommand
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -111,13 +193,15 @@ class GroupWithOtherNames(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
-            error = no_such_command(self.name or "", args[0], ctx)
-            if error is not None:
-                raise error
+        names = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in names:
+            advice = f"its commands are {', '.join(names)}"
+            raise no_such_command(self.name or "", args[0], ctx) or click.UsageError(
+                f"joblens has no '{self.name} {args[0]}'; {advice}", ctx
+            )
         return super().resolve_command(ctx, args)
 
 
-@click.group("job", cls=GroupWithOtherNames)
+@click.group("job", cls=CommandGroup)
 def job() -> None:
     """Other names: 'job metrics ID' is 'metrics ID'."""

@@ -4,18 +4,20 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_file_or_run, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.options.spec import load_file_or_run, param_option, params_of
 
 
-@click.command("plan")
+@click.command("plan", cls=GroupedCommand)
 @click.argument("target", metavar="FILE|RUN", shell_complete=complete_file_or_run)
 @param_option
 @shared_options
 def command(session: Session, target: str, params: tuple[str, ...]) -> None:
-    """Show the stages of a workflow: jobs that become ready together, by kind, and the actions that fire with
-    them, such as allocations of Slurm.
+    """Show the stages of a workflow: jobs that become ready together, by kind, and the actions they
+    trigger, such as Slurm allocations.
 
-    It reads the file alone. 'joblens run FILE --dry-run' also asks the cluster, and shows each sbatch."""
+    Reads only the file. 'joblens run FILE --dry-run' also asks the cluster, and shows each sbatch.
+    """
     show_plan(session, target, params)
 
 

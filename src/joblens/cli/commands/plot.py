@@ -8,6 +8,7 @@ from msgspec import structs
 
 from joblens.cli.context import Globals, Session
 from joblens.cli.options.common import complete_file_or_run, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import InputError
 from joblens.views.text.numbers import counted
@@ -24,7 +25,7 @@ def _split_formats(
     words = [word.strip().lower() for each in given for word in each.split(",") if word.strip()]
     unknown = [word for word in words if word not in (*_FORMATS, "json", "text")]
     if unknown:
-        raise click.BadParameter(f"'{unknown[0]}' is none of {', '.join(_FORMATS)} (or json, text).")
+        raise click.BadParameter(f"'{unknown[0]}' is not a format: use {', '.join(_FORMATS)}, json or text.")
     if "json" in words or "text" in words:
         ctx.obj = structs.replace(ctx.find_object(Globals) or Globals(), json="json" in words)
     return tuple(dict.fromkeys(word for word in words if word in _FORMATS)) or ("html",)
@@ -35,7 +36,7 @@ def _split_ids(_ctx: click.Context, _parameter: click.Parameter, given: str | No
         return ()
     words = [word.strip() for word in given.split(",") if word.strip()]
     if not words or not all(word.isdecimal() and len(word) < 19 for word in words):
-        raise click.BadParameter(f"'{given:.60}' is no list of job numbers, such as 1,3,5.")
+        raise click.BadParameter(f"'{given:.60}' is not a list of job numbers such as 1,3,5.")
     return tuple(dict.fromkeys(int(word) for word in words))
 
 
@@ -48,23 +49,21 @@ def _with_own_format(function: F) -> F:
     return function
 
 
-@click.command("plot")
+@click.command("plot", cls=GroupedCommand)
 @click.argument(
     "idents", metavar="RUN|JOB|DB...", nargs=-1, required=True, shell_complete=complete_file_or_run
 )
 @click.option(
-    "-o", "--output", default="plots", metavar="DIR", show_default=True, help="Folder for the plots."
+    "-o", "--output", default="plots", metavar="DIR", show_default=True, help="Directory for the plots."
 )
-@click.option("--job-ids", metavar="1,3,5", callback=_split_ids, help="Only these jobs, by their numbers.")
-@click.option(
-    "--all-jobs", is_flag=True, help="A plot of its own for every job, also when there are more than 20."
-)
+@click.option("--job-ids", metavar="1,3,5", callback=_split_ids, help="Plot only these jobs, by number.")
+@click.option("--all-jobs", is_flag=True, help="Plot every job separately, even more than 20.")
 @click.option(
     "--prefix",
     default="resource_plot",
     metavar="NAME",
     show_default=True,
-    help="What file names begin with.",
+    help="Prefix of file names.",
 )
 @click.option(
     "--format",
@@ -72,7 +71,7 @@ def _with_own_format(function: F) -> F:
     multiple=True,
     callback=_split_formats,
     metavar="html|png|svg",
-    help="May be given several times, or as a list: png,svg. (html)",
+    help="Output format, or a list: png,svg. Repeatable. Default: html.",
 )
 @_with_own_format
 @shared_options
@@ -85,10 +84,11 @@ def command(
     prefix: str,
     formats: tuple[str, ...],
 ) -> None:
-    """Draw what runs and jobs used over time.
+    """Plot resource usage of runs and jobs over time.
 
-    Takes runs (3, 3.2, a workflow's name), jobs (by id or name), and time-series files (.db) that joblens or
-    Torc wrote. A number that is both a workflow's and a job's is written workflow:3 or job:3."""
+    Accepts runs (3, 3.2, a workflow's name), jobs (by ID or name), and time-series files (.db) written by
+    joblens or Torc. Write workflow:3 or job:3 if a number is both.
+    """
     from joblens.app.reports.plot_sources import sources_named
     from joblens.app.reports.plots import PlotChoice, plot_sources
 

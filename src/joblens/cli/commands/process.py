@@ -8,41 +8,42 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_file, count_from, shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 if TYPE_CHECKING:
     from joblens.app.recipes.execution import EndedRecipe
     from joblens.app.recipes.process import PlannedRecipe
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("recipe", metavar="[RECIPE]", required=False, shell_complete=complete_file)
 @click.option("--job-id", metavar="ID", help="Job ID. Resumes the job if it already exists.")
 @click.option(
     "--resume",
     metavar="ID|DIR",
-    help="Go on with that job, which has to be there: by its id, or by its folder. Needs no RECIPE.",
+    help="Continue an existing job, by ID or directory. Needs no RECIPE.",
 )
-@click.option("--start-over", is_flag=True, help="Do all of a job that is there already anew.")
-@click.option("--work-dir", metavar="DIR", help="Where the job's folder is made.")
-@click.option("--executor", type=click.Choice(["local", "ray"]), help="Where the work is done.")
-@click.option("--np", type=count_from(1), metavar="N", help="Workers at most.")
+@click.option("--start-over", is_flag=True, help="Discard an existing job's results and start again.")
+@click.option("--work-dir", metavar="DIR", help="Directory in which the job's directory is created.")
+@click.option("--executor", type=click.Choice(["local", "ray"]), help="Where to run the work.")
+@click.option("--np", type=count_from(1), metavar="N", help="Maximum number of workers.")
 @click.option("--strict", is_flag=True, help="Fail at the first bad row instead of rejecting it.")
 @click.option(
     "--max-rejects",
     metavar="N|P%",
-    help="Fail when more rows than N, or more than P% of all rows, are rejected. Default: any number may be.",
+    help="Fail if more than N rows, or P% of all rows, are rejected. Default: no limit.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything and tell what would be done.")
-@click.option("-q", "--quiet", is_flag=True, help="Show nothing but what went wrong.")
+@click.option("--dry-run", is_flag=True, help="Check everything and show what would be done.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors.")
 @shared_options
 def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bool, **given: Any) -> None:
-    """Carry out the operators of RECIPE on its dataset: cut into partitions, side by side, with a log of
-    events and checkpoints to resume from.
+    """Run the operators of RECIPE on its dataset in parallel partitions, with an event log and
+    checkpoints.
 
-    The exit code is 0 when the job is complete, even if rows were rejected; they are reported by reason.
-    It is 1 when the job failed, some partitions are missing or --max-rejects was exceeded, 2 when the recipe
-    cannot be used, 128 and the signal when one ended it (Ctrl-C: 130). Use --resume alone to continue an
-    unfinished job."""
+    The exit code is 0 if the job completed, even if rows were rejected (they are reported by reason); 1
+    if it failed, partitions are missing or --max-rejects was exceeded; 2 if the recipe is invalid; 128+N
+    after signal N (Ctrl-C: 130). Use --resume to continue a failed or interrupted job.
+    """
     from joblens.app.recipes.process import Wishes, exit_code_of, plan_recipe
     from joblens.data.base.process_setup import import_arrow
 
@@ -55,20 +56,20 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
     if dry_run:
         _show_plan(session, planned)
         return
-    ended = _carry_out(session, planned, quiet=quiet)
+    ended = _run_recipe(session, planned, quiet=quiet)
     if ended.was_complete and not quiet and not session.json:
-        session.write(f"{planned.checked.recipe.name}: job {ended.plan.job_id} is complete already\n")
+        session.write(f"{planned.checked.recipe.name}: job {ended.plan.job_id} is already complete\n")
     _show_end(session, ended, quiet=quiet)
     sys.exit(exit_code_of(ended))
 
 
-def _carry_out(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "EndedRecipe":
-    from joblens.app.recipes.execution import recipe_view
-    from joblens.app.recipes.process import carry_out
+def _run_recipe(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "EndedRecipe":
+    from joblens.app.recipes.process import run_recipe
+    from joblens.cli.ui.recipes import recipe_view
 
     session.own_jobs()
     if quiet:
-        return carry_out(planned, session.settings)
+        return run_recipe(planned, session.settings)
     name = planned.checked.recipe.name
     descriptor = 2 if session.json else 1  # the document alone goes to standard output
 
@@ -79,7 +80,7 @@ def _carry_out(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "E
             session.flush()
 
     view = recipe_view(name, descriptor=descriptor, color=session.color)
-    return carry_out(planned, session.settings, view, tell)
+    return run_recipe(planned, session.settings, view, tell)
 
 
 def _show_plan(session: Session, planned: "PlannedRecipe") -> None:

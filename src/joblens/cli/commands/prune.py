@@ -7,26 +7,32 @@ from msgspec import to_builtins
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.values.units import format_bytes
 from joblens.views.text.numbers import counted
 
 if TYPE_CHECKING:
-    from joblens.app.jobs.epilog import Pruned
+    from joblens.app.jobs.retention import Pruned
 
 
-@click.command("prune")
-@click.option("--older-than", metavar="AGE", help="Of jobs that ended longer ago than this: 30d, 12h.")
-@click.option("--max-size", metavar="SIZE", help="The oldest, until samples and output each fit: 2g, 500m.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.command("prune", cls=GroupedCommand)
+@click.option("--older-than", metavar="AGE", help="Prune jobs that ended longer ago than AGE: 30d, 12h.")
+@click.option(
+    "--max-size",
+    metavar="SIZE",
+    help="Prune the oldest jobs until samples and output are each below SIZE: 2g, 500m.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @shared_options
 def command(session: Session, older_than: str | None, max_size: str | None, dry_run: bool, yes: bool) -> int:
-    """Drop samples and kept output of old jobs, and private files (secrets of workflows, logs of background
+    """Delete samples and output of old jobs, and private files (secrets of workflows, logs of background
     drivers) of old finished runs. Records stay.
 
-    Without --older-than and --max-size the retention of the settings is applied."""
-    from joblens.app.jobs.epilog import configured_bounds, prune
+    Without --older-than and --max-size, applies the retention settings.
+    """
     from joblens.app.jobs.requests import bytes_of, seconds_of
+    from joblens.app.jobs.retention import configured_bounds, prune
     from joblens.app.wiring.drivers import SystemClock, logs_root, spool_dir, store_name
 
     now_us = SystemClock().now_us()
@@ -46,7 +52,7 @@ def command(session: Session, older_than: str | None, max_size: str | None, dry_
 
     if not dry_run and not yes and session.is_interactive:
         planned = prune_now(dry_run=True)
-        if not _is_empty(planned) and not click.confirm(f"{_sentence(planned)} Go on?", err=True):
+        if not _is_empty(planned) and not click.confirm(f"{_sentence(planned)} Continue?", err=True):
             return 1
     pruned = prune_now(dry_run=dry_run)
     if session.json:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from joblens.analysis.findings.failure_causes import Cause
 from joblens.cli.context import Session
 from joblens.cli.options.common import click_options, run_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.options.run import DRIVE_OPTIONS
 from joblens.engine.life.recovery_plan import MOST_MULTIPLIED, Failure, RecoveryChoice
 from joblens.model.errors import InputError
@@ -19,6 +20,7 @@ from joblens.views.text.numbers import counted
 
 if TYPE_CHECKING:
     from joblens.agent.runtime.ownership import RunLock
+    from joblens.app.driving.checks import RunRequest
     from joblens.app.driving.driver import Driven
     from joblens.app.driving.recovery import RunFailures
     from joblens.app.workflows.loader import LoadedSpec
@@ -132,22 +134,24 @@ def recovery_options(function: F) -> F:
         click.option(
             "--recovery-hook",
             metavar="CMD",
-            help="Run CMD, with the workflow's id behind it, before jobs with an unknown cause run again.",
+            help="Run 'CMD WORKFLOW_ID' before rerunning jobs that failed for an unknown reason.",
         ),
-        click.option("--retry-unknown", is_flag=True, help="Also run jobs again whose cause is unknown."),
+        click.option(
+            "--retry-unknown", is_flag=True, help="Also rerun jobs that failed for an unknown reason."
+        ),
         click.option(
             "--runtime-multiplier",
             metavar="X",
             default="1.4",
             show_default=True,
-            help="For jobs out of time.",
+            help="Multiply the time limit of jobs that timed out.",
         ),
         click.option(
             "--memory-multiplier",
             metavar="X",
             default="1.5",
             show_default=True,
-            help="For jobs out of memory.",
+            help="Multiply the memory of jobs that ran out of it.",
         ),
     ):
         function = option(function)
@@ -169,18 +173,19 @@ def request_from(given: dict[str, Any]) -> RecoveryRequest:
     return RecoveryRequest(choice, () if hook is None else parse_hook(hook))
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @run_argument
 @recovery_options
-@click.option("--no-prompts", is_flag=True, help="Ask nothing on a terminal.")
+@click.option("--no-prompts", is_flag=True, help="Do not ask for confirmation.")
 @click_options(DRIVE_OPTIONS)
 @shared_options
 def command(session: Session, /, ident: str, **given: Any) -> int:
-    """Run again what failed in RUN and all that waits for it, in the same run: jobs out of memory or time get
-    more of it, jobs that were lost run as they are. Jobs with an unknown cause are skipped.
+    """Rerun the failed jobs of RUN and their dependents, in the same run. Jobs that ran out of memory or
+    time get more; lost jobs run unchanged; jobs that failed for an unknown reason are skipped.
 
-    On a terminal it asks what to do about each cause. The exit code is that of run FILE; 1 also where nothing
-    can be recovered."""
+    On a terminal, asks what to do about each cause. The exit code is that of 'run FILE', and 1 if nothing
+    can be recovered.
+    """
     from joblens.app.driving.recovery import hold_run
     from joblens.app.runs.control import refuse_command
     from joblens.app.runs.lookup import find_named_run
@@ -188,6 +193,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
     from joblens.model.runs.run import RunStatus
 
     request = request_from(given)
+    session.own_runs()
     store = session.current_store
     run = find_named_run(store, ident, session.note)
     refuse_command(run, store)
@@ -200,7 +206,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             session.write_json(prepared.document(is_dry_run=True))
         else:
             show(session, prepared)
-            session.write("Nothing was changed\n")
+            session.write("Nothing changed\n")
         return 0
     with hold_run(run, store, session.settings) as lock:
         choose = None if given["no_prompts"] or not session.is_interactive else _wizard(session)
@@ -213,7 +219,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             say_nothing_can_be_done(session, prepared)
             return 1
         if choose is not None and not confirm("Run the recovery?", _ask):
-            session.write("Nothing was changed\n")
+            session.write("Nothing changed\n")
             return 1
         recovered = carry_out(session, prepared, request)
         if given["detach"]:
@@ -249,7 +255,6 @@ def decide(
     choose: "Callable[[tuple[Failure, ...], RecoveryChoice], RecoveryChoice] | None" = None,
 ) -> Prepared:
     """Diagnoses, and fits requests to what the run's engine has. Writes nothing."""
-    from joblens.app.driving.checks import RunRequest, checked_run
     from joblens.app.driving.recovery import failures_of, fit_to_engine, jobs_to_run
     from joblens.engine.life.recovery_plan import plan_recovery
 
@@ -262,8 +267,7 @@ def decide(
 
     def check(raised: "Plan") -> None:
         loaded.plan = raised
-        request = RunRequest(loaded=loaded, options=whole.options, left=jobs_to_run(found, jobs))
-        with checked_run(request, session.settings, session.options.config, None, session.warn):
+        with session.runs.validated(_held(whole, loaded, jobs_to_run(found, jobs))):
             pass
 
     if any(one.is_retried for one in jobs):
@@ -287,7 +291,6 @@ def carry_out(session: Session, prepared: Prepared, request: RecoveryRequest) ->
     from joblens.analysis.findings.failure_causes import Cause
     from joblens.app.driving.recovery import reset_jobs, run_hook
     from joblens.app.wiring.agent_context import current_user
-    from joblens.app.wiring.drivers import open_store_directly
     from joblens.engine.life.recovery_plan import requests_of
 
     run = prepared.run
@@ -296,24 +299,26 @@ def carry_out(session: Session, prepared: Prepared, request: RecoveryRequest) ->
     if request.hook and unknown:
         run_hook(request.hook, run, unknown, session.settings, lambda text: session.note(f"joblens: {text}"))
     if retried:
-        direct = open_store_directly(session.settings, session.warn)
-        try:
-            jobs = [(one.index, one.attempt) for one in retried]
-            reset_jobs(direct, run, jobs, requests_of(prepared.jobs), current_user())
-        finally:
-            direct.close()
+        jobs = [(one.index, one.attempt) for one in retried]
+        direct = session.connection.to_write().direct()
+        reset_jobs(direct, run, jobs, requests_of(prepared.jobs), current_user())
     return session.store.find_run(run.uuid)
+
+
+def _held(run: "Run", loaded: "LoadedSpec", left: tuple[int, ...]) -> "RunRequest":
+    """Resumes the run whose lock this process has."""
+    from joblens.app.driving.checks import RunRequest
+
+    return RunRequest(loaded=loaded, options=run.options, resumed=run, is_held=True, left=left)
 
 
 def drive_recovered(
     session: Session, run: "Run", prepared: Prepared, lock: "RunLock", *, quiet: bool
 ) -> "Driven":
-    from joblens.app.driving.checks import RunRequest, check_request
     from joblens.cli.commands.run_spec import drive_to_end
 
     whole, loaded = resumable(session, run)
-    request = RunRequest(loaded=loaded, options=whole.options, left=prepared.to_run)
-    check_request(request, session.settings, session.options.config, None)
+    whole = session.runs.prepare(_held(whole, loaded, prepared.to_run))
     also = {"recovery": prepared.document()}
     notify = whole.options.notify
     return drive_to_end(session, whole, loaded.plan, quiet=quiet, notify=notify, lock=lock, also=also)
@@ -356,10 +361,10 @@ def say_nothing_can_be_done(session: Session, prepared: Prepared) -> None:
     text = "joblens: nothing can be recovered"
     if not prepared.jobs and failed_actions(session.store, prepared.run.uuid):
         label = run_label(prepared.run)
-        text += f": a command beside the jobs failed; joblens resume {label} runs it again"
+        text += f": an action's command failed; joblens resume {label} runs it again"
     elif unknown:
         them = "it" if unknown == 1 else "them"
-        text += f": {counted(unknown, 'job')} failed with an unknown cause; --retry-unknown runs {them} again"
+        text += f": {counted(unknown, 'job')} failed for an unknown reason; --retry-unknown runs {them} again"
     session.note(text)
 
 
@@ -380,5 +385,5 @@ def _ask(question: str) -> str:
     try:
         return input(question)
     except EOFError:
-        sys.stdout.write("\nNothing was changed\n")
+        sys.stdout.write("\nNothing changed\n")
         raise click.Abort from None

@@ -2,14 +2,14 @@
 
 import click
 
-from joblens.cli.commands.other_names import GroupWithOtherNames
+from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, run_number_option, shared_options
 
 
-@click.group("reports", cls=GroupWithOtherNames)
+@click.group("reports", cls=CommandGroup)
 def command() -> None:
-    """Reports on a run; 'reports check-resource-utilization ID' is 'check ID'."""
+    """Report on a run. 'reports check-resource-utilization ID' is 'check ID'."""
 
 
 @command.command("summary")
@@ -17,9 +17,10 @@ def command() -> None:
 @run_number_option
 @shared_options
 def summary(session: Session, ident: str | None, run_number: int | None) -> None:
-    """One run: jobs by state, times, CPU time and memory of all, the longest and the largest job.
+    """Summarize a run: jobs by state, times, total CPU time and memory, the longest and the largest job.
 
-    Without RUN, the newest run of all."""
+    Default: the newest run of all.
+    """
     from joblens.analysis.runs.table import summary_form
     from joblens.app.runs.lookup import find_named_run, newest_run
     from joblens.app.runs.tables import summary_of

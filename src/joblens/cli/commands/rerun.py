@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, shared_options
+from joblens.cli.options.groups import RERUN_GROUPS, GroupedCommand
 from joblens.cli.options.run import offer_options, take_queue_options, tell_of_broker, with_offer
 from joblens.model.errors import InputError
 from joblens.model.values.units import format_bytes, format_duration
@@ -67,7 +68,7 @@ def _engine(session: Session, record: "Record", asked: str | None) -> dict[str, 
 def _refuse_options_of_runs(given: dict[str, Any]) -> None:
     for name, value in given.items():
         if name not in _OF_A_JOB and value not in (None, False, ()):
-            raise InputError(f"--{name.replace('_', '-')} goes with a run, not with a job")
+            raise InputError(f"--{name.replace('_', '-')} needs a run, not a job")
 
 
 def told_differences(found: "tuple[Difference, ...]") -> list[str]:
@@ -76,12 +77,12 @@ def told_differences(found: "tuple[Difference, ...]") -> list[str]:
     for group in dict.fromkeys(each.group for each in found):
         of_group = [each for each in found if each.group == group]
         told = [
-            f"{each.name} is {each.after or 'not there'}, was {each.before or 'not there'}"
+            f"{each.name} is {each.after or 'missing'}, was {each.before or 'missing'}"
             for each in of_group[:_MOST_TOLD]
         ]
         if len(of_group) > _MOST_TOLD:
             told.append(f"and {len(of_group) - _MOST_TOLD} more")
-        lines.append(f"{group} not as then: {'; '.join(told)}")
+        lines.append(f"{group} changed: {'; '.join(told)}")
     return lines
 
 
@@ -179,55 +180,59 @@ def _tell(session: Session, again: "JobAgain") -> None:
         f"would run: {line}",
         f"in: {again.cwd}" if again.cwd else "",
         *(f"with: {name}={value}" for name, value in sorted(env.items())),
-        f"held to: {' '.join(filter(None, limits))}" if any(limits) else "",
+        f"limits: {' '.join(filter(None, limits))}" if any(limits) else "",
         *again.notes,
-        *(told_differences(again.differences) or ["nothing else is known to be different now"]),
+        *(told_differences(again.differences) or ["no other differences are known"]),
     ]
     session.write_lines([text for text in lines if text])
 
 
-@click.command()
+@click.command(cls=GroupedCommand, groups=RERUN_GROUPS)
 @click.argument("ident", metavar="RUN|JOB", shell_complete=complete_run)
-@click.option("--failed", is_flag=True, help="What has not succeeded, and everything that needs it.")
+@click.option("--failed", is_flag=True, help="Jobs that did not succeed, and their dependents.")
 @click.option(
-    "--changed", is_flag=True, help="What has changed since: the file, commands, input files, datasets."
+    "--changed",
+    is_flag=True,
+    help="Jobs whose definition, inputs or datasets changed since, and their dependents.",
 )
 @click.option("--all", "everything", is_flag=True, help="Everything.")
 @click.option(
     "--only",
     multiple=True,
     metavar="NAME",
-    help="These jobs, and everything that needs them: name, glob, label:…, regex:… (repeatable).",
+    help="These jobs and their dependents: name, glob, label:…, regex:…. Repeatable.",
 )
 @click.option(
-    "--env", multiple=True, metavar="K=V", help="JOB: variable for it, such as a secret (repeatable)."
+    "--env", multiple=True, metavar="K=V", help="Set an environment variable, such as a secret. Repeatable."
 )
-@click.option("--cwd", metavar="DIR", help="JOB: directory to run it in. Default: as then.")
+@click.option("--cwd", metavar="DIR", help="Working directory. Default: as recorded.")
 @offer_options
 @shared_options
 def command(
     session: Session, /, ident: str, failed: bool, changed: bool, everything: bool, **given: Any
 ) -> None:
-    """Make a new run of the same workflow that runs part of RUN again; the other jobs keep the outcome they
-    have there. --failed, --only and --all use the file as it was then, --changed as it is now.
+    """Start a new run of the same workflow that runs part of RUN again; the other jobs keep their
+    results. --failed, --only and --all use the file as recorded, --changed uses the current file.
 
-    With a JOB, its command is run again in front: in its directory, with its limits, parameters and
-    variables. What is not as it was then is told."""
+    With a JOB, run its command again in the foreground, with the same directory, limits, parameters and
+    environment variables. Reports what has changed since.
+    """
     from joblens.app.runs.lookup import find_job_or_run
     from joblens.model.jobs.job import Record
 
+    session.own_runs()
     take_queue_options(session, given)
     found = find_job_or_run(session.current_store, ident, session.note, is_to_change=True)
     if isinstance(found, Record):
         if failed or changed or everything or given["only"]:
-            raise InputError("--failed, --changed, --only and --all go with a run, not with a job")
+            raise InputError("--failed, --changed, --only and --all need a run, not a job")
         rerun_job(session, found, given)
         return
     if given["env"] or given["cwd"] is not None:
-        raise InputError("--env and --cwd go with a job, not with a run")
+        raise InputError("--env and --cwd need a job, not a run")
     only: tuple[str, ...] = given["only"]
     if failed + changed + everything + bool(only) != 1:
-        raise InputError("say what is to run again: one of --failed, --changed, --only and --all")
+        raise InputError("give one of --failed, --changed, --only or --all")
     what = "failed" if failed else "changed" if changed else "only" if only else "all"
     _run_again(session, found, what, given)
 
@@ -236,7 +241,7 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
     from joblens.app.driving.checks import RunRequest
     from joblens.app.runs.control import refuse_command
     from joblens.app.runs.specs import hide_secrets, whole_batches
-    from joblens.cli.commands.run_spec import detach, drive_in_front, show_dry_run, start
+    from joblens.cli.commands.run_spec import carry_out
     from joblens.plan.workflows.spawning import extended
 
     refuse_command(base, session.store)
@@ -251,7 +256,7 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
         if session.json:
             session.write_json({"run": None, "base_run_uuid": base.uuid, "again": []})
         else:
-            session.write("Nothing has to run again\n")
+            session.write("Nothing needs to run again\n")
         return
     options = with_offer(base.options, given)
     warnings = loaded.warnings_for(options.engine)  # of a file as it is now
@@ -259,17 +264,12 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
         for warning in warnings:
             session.warn(warning)
     tell_of_broker(session, options)
-    request = RunRequest(loaded=loaded, options=options, again=again, base=first, detach=given["detach"])
     workflow = session.store.find_workflow(base.workflow_uuid)
-    if given["dry_run"]:
-        show_dry_run(session, request, workflow, warnings)
-        return
-    run = start(session, request, workflow)
+    request = RunRequest(
+        loaded=loaded, options=options, workflow=workflow, again=again, base=first, detach=given["detach"]
+    )
     notify = given["notify"] or options.notify
-    if given["detach"]:
-        detach(session, run, notify, warnings=warnings)
-    else:
-        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=notify, warnings=warnings)
+    carry_out(session, request, given, known=workflow, notify=notify, warnings=warnings)
 
 
 def _whole(session: Session, base: "Run", what: str) -> "Run":
@@ -320,6 +320,6 @@ def _tell_of_changed_file(session: Session, base: "Run") -> None:
     source = changed_source(session.store, base)
     if source:
         session.warn(
-            f"{source} has changed since run {run_label(base)}, which is repeated with the file as it was; "
-            f"joblens run {shlex.quote(source)} --rerun-changed takes it as it is now"
+            f"{source} has changed since run {run_label(base)}; the run repeats the recorded file; "
+            f"joblens run {shlex.quote(source)} --rerun-changed uses the current file"
         )

@@ -6,6 +6,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, run_number_option, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.runs.run import JobState
 
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 _SORTS = ("job", "name", "status", "duration", "cpu", "memory")
 
 
-@click.command("results")
+@click.command("results", cls=GroupedCommand)
 @click.argument("words", metavar="[list] [RUN]", nargs=-1, shell_complete=complete_run)
 @run_number_option
-@click.option("--failed", "only_failed", is_flag=True, help="Only jobs that did not succeed.")
+@click.option("--failed", "only_failed", is_flag=True, help="Show only jobs that did not succeed.")
 @click.option(
     "-s",
     "--status",
@@ -27,16 +28,16 @@ _SORTS = ("job", "name", "status", "duration", "cpu", "memory")
     multiple=True,
     type=click.Choice([state.label for state in JobState]),
     metavar="STATE",
-    help="Only jobs in this state: ready, running, failed, … (repeatable).",
+    help="Show only jobs with this status: ready, running, failed, …. Repeatable.",
 )
 @click.option(
     "--sort",
     type=click.Choice(_SORTS),
     default="job",
     show_default=True,
-    help="What to sort by; job is the order of the workflow, numbers have the largest first.",
+    help="Sort key: 'job' is the order in the workflow; numbers sort largest first.",
 )
-@click.option("--reverse", is_flag=True, help="Turn the order round.")
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
 @shared_options
 def command(
     session: Session,
@@ -47,11 +48,11 @@ def command(
     sort: str,
     reverse: bool,
 ) -> None:
-    """The jobs of a run: state, return code, duration, CPU, memory, attempts, and why some did not succeed.
+    """List the jobs of a run: state, return code, duration, CPU, memory, attempts, and why jobs failed.
 
-    RUN is a workflow's number or name (its newest run), 3.2 for run 2 of workflow 3, or a run's UUID; without
-    it, the newest run of all.
-    'results list [RUN]' is the same."""
+    RUN is a workflow's number or name (its newest run), 3.2 for run 2 of workflow 3, or a run's UUID.
+    Default: the newest run of all. 'results list [RUN]' is the same.
+    """
     from joblens.app.runs.tables import ResultSort, result_rows, sorted_rows
 
     store = session.current_store
@@ -88,7 +89,7 @@ def _run_meant(session: Session, store: "Store", words: tuple[str, ...], run_num
 
     given = words[1:] if len(words) > 1 and words[0] == "list" else words
     if len(given) > 1:
-        raise click.UsageError(f"one RUN is expected, not {len(given)}: {' '.join(given)}")
+        raise click.UsageError(f"expected one RUN, not {len(given)}: {' '.join(given)}")
     try:
         return find_named_run(store, given[0], session.note, run_number) if given else newest_run(store)
     except (UnknownRun, UnknownWorkflow):
@@ -124,7 +125,7 @@ def _write_beside(session: Session, run: "Run") -> None:
 
     actions = failed_actions(session.current_store, run.uuid)
     if actions:
-        session.write_lines(["", "Commands beside the jobs:", *render_actions(actions, width=session.width)])
+        session.write_lines(["", "Commands of actions:", *render_actions(actions, width=session.width)])
     datasets = [(one.name, one.error) for one in failed_datasets(session.current_store, run.uuid)]
     if datasets:
         session.write_lines(["", "Datasets:", *render_failed_datasets(datasets, width=session.width)])

@@ -7,32 +7,34 @@ from msgspec.structs import replace
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import run_argument, shared_options
+from joblens.cli.options.groups import DRIVE_GROUPS, GroupedCommand
 from joblens.cli.options.run import offer_options, take_queue_options, tell_of_broker, with_offer
 
 
-@click.command()
+@click.command(cls=GroupedCommand, groups=DRIVE_GROUPS)
 @run_argument
 @offer_options
 @shared_options
 def command(session: Session, /, ident: str, **given: Any) -> None:
-    """Continue RUN: jobs that have succeeded do not run again, jobs that still run are waited for, the others
-    run.
+    """Continue RUN: skip jobs that succeeded, wait for jobs that are still running, and run the others.
 
-    The exit code is that of run FILE: 0 when all jobs have succeeded, 1 when some have not."""
+    The exit code is that of 'run FILE': 0 if all jobs succeeded, 1 if any failed.
+    """
     from joblens.analysis.runs.status import run_label
-    from joblens.app.driving.checks import RunRequest, check_request
+    from joblens.app.driving.checks import RunRequest
     from joblens.app.runs.control import refuse_command, refuse_driven
     from joblens.app.runs.lookup import find_named_run
     from joblens.app.runs.specs import hide_secrets, whole_run
     from joblens.app.workflows.loader import grown_plan, loaded_run
-    from joblens.cli.commands.run_spec import detach, drive_in_front, show_dry_run
+    from joblens.cli.commands.run_spec import carry_out
     from joblens.model.runs.run import RunStatus
 
+    session.own_runs()
     take_queue_options(session, given)
     run = find_named_run(session.store, ident, session.note)
     refuse_command(run, session.store)
     if run.status is RunStatus.COMPLETED and not session.json:
-        session.write(f"Run {run_label(run)} is completed: there is nothing left to do\n")
+        session.write(f"Run {run_label(run)} is completed: nothing is left to do\n")
         return
     refuse_driven(run, session.settings)
     run = whole_run(run, session.store, session.settings)
@@ -45,23 +47,16 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     left, can_go_on = unfinished_jobs(session, run)
     if run.status is RunStatus.FAILED and not can_go_on and not session.json:
         session.write(
-            f"Run {run_label(run)} is over and failed: nothing is left to resume\n"
-            f"  joblens rerun {run_label(run)} --failed runs again what failed and what needs it,\n"
+            f"Run {run_label(run)} failed and cannot be resumed\n"
+            f"  joblens rerun {run_label(run)} --failed runs failed jobs and their dependents again,\n"
             f"  joblens recover {run_label(run)} with more memory or time for jobs that ran out of it\n"
         )
         raise SystemExit(1)
     request = RunRequest(
         loaded=loaded, options=run.options, resumed=before, left=left, detach=given["detach"]
     )
-    if given["dry_run"]:
-        show_dry_run(session, request, session.store.find_workflow(run.workflow_uuid))
-        return
-    check_request(request, session.settings, session.options.config, session.store)
-    notify = given["notify"] or run.options.notify
-    if given["detach"]:
-        detach(session, run, notify)
-    else:
-        drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=notify)
+    known = session.store.find_workflow(run.workflow_uuid)
+    carry_out(session, request, given, known=known, notify=given["notify"] or run.options.notify)
 
 
 def unfinished_jobs(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:

@@ -6,6 +6,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, count_from, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 _THE_SAME = "\0"  # --write without a file: the one the workflow came from
 
 
-@click.command("rightsize")
+@click.command("rightsize", cls=GroupedCommand)
 @click.argument("ident", metavar="RUN", required=False, shell_complete=complete_run)
 @click.option(
     "--jobs",
     "names",
     metavar="NAME",
     multiple=True,
-    help="Jobs of that name instead of a run's: single commands, imported ones; * and ? match.",
+    help="Use jobs with this name, not a run: single commands or imported jobs; * and ? match.",
 )
 @click.option(
     "--write",
@@ -31,21 +32,19 @@ _THE_SAME = "\0"  # --write without a file: the one the workflow came from
     metavar="[SPEC]",
     is_flag=False,
     flag_value=_THE_SAME,
-    help="Write the advice into the workflow's file, or into SPEC. Comments and order stay.",
+    help="Write the advice to the workflow file, or to SPEC. Keeps comments and order.",
 )
-@click.option(
-    "--diff", is_flag=True, help="Print what --write would change as a unified diff; write nothing."
-)
-@click.option("--add", is_flag=True, help="Also add amounts that are not written yet.")
-@click.option("--force", is_flag=True, help="Also take away where few jobs were seen (confidence low).")
+@click.option("--diff", is_flag=True, help="Print the changes of --write as a unified diff, without writing.")
+@click.option("--add", is_flag=True, help="Also add requests that the file does not set.")
+@click.option("--force", is_flag=True, help="Also lower requests that rest on few runs (low confidence).")
 @click.option(
     "--strategy",
     type=click.Choice(["max-seen", "min-waste", "max-throughput"]),
     default="max-seen",
     show_default=True,
-    help="How to choose memory. All but max-seen have jobs that do not fit tried again with more.",
+    help="How to choose memory. All but 'max-seen' rely on retrying jobs with more memory.",
 )
-@click.option("--runs", type=count_from(1), metavar="N", help="Look at the newest N runs only.")
+@click.option("--runs", type=count_from(1), metavar="N", help="Use only the newest N runs.")
 @shared_options
 def command(
     session: Session,
@@ -59,10 +58,11 @@ def command(
     strategy: str,
     runs: int | None,
 ) -> None:
-    """What the jobs of a workflow should ask for, from all its runs; or jobs of a name.
+    """Suggest resource requests for the jobs of a workflow, from all its runs; or for jobs with a name.
 
-    Memory is 10 to 20 % above the peak, runtime 15 to 30 % above the longest, CPUs the next whole one; more
-    after a job ran out of memory or time."""
+    Memory is 10 to 20 % above the peak, runtime 15 to 30 % above the longest, CPUs the next whole number;
+    more after a job ran out of memory or time.
+    """
     from joblens.analysis.sizing.observations import Strategy
     from joblens.app.reports.rightsize_files import edited, open_spec, replace_file
     from joblens.app.reports.rightsizing import size_workflow
@@ -71,10 +71,10 @@ def command(
     store = session.current_store
     if names or ident is None:
         if ident is not None or not names:
-            raise InputError("name a run, or jobs with --jobs NAME")
+            raise InputError("give a RUN, or --jobs NAME")
         if write_to is not None or diff or add or force or runs is not None:
             raise InputError(
-                "--jobs names jobs that no file is known of: --write, --diff, --runs are for runs"
+                "--jobs selects jobs without a workflow file: --write, --diff and --runs need a run"
             )
         _size_jobs(session, names, Strategy(strategy))
         return
@@ -86,7 +86,7 @@ def command(
         file = open_spec(path, store.find_workflow(run.workflow_uuid), run)
     elif add or force:
         name = "--add" if add else "--force"
-        raise InputError(f"{name} needs --write or --diff: it says what to write")
+        raise InputError(f"{name} needs --write or --diff")
     sizing = size_workflow(
         store,
         run,
@@ -103,10 +103,10 @@ def command(
     elif file is not None and change is not None and diff:
         _show_diff(session, file, change.text)
         if change.text == file.text and not change.kept:
-            session.note(f"joblens: {file.path} has the advice in it already")
+            session.note(f"joblens: {file.path} already has these values")
         _tell_kept(session, change)
         if write_to is not None:
-            session.note(f"joblens: --diff writes nothing: {file.path} is as it was")
+            session.note(f"joblens: --diff writes nothing; {file.path} is unchanged")
     else:
         _show(session, sizing)
         if file is not None and change is not None:
@@ -132,7 +132,7 @@ def _size_jobs(session: Session, names: tuple[str, ...], strategy: "Strategy") -
             if is_rounded_for_sbatch(group):
                 session.write("    Slurm's times are whole minutes.\n")
     if not sizing.groups:
-        session.write("\nNothing was measured of them.\n")
+        session.write("\nNone of them was measured.\n")
 
 
 def _is_given(option: str) -> bool:
@@ -152,9 +152,9 @@ def _show(session: Session, sizing: "Sizing") -> None:
         lines = render_group(group, width=session.width, paint=session.palette)
         session.write_lines(["", *lines])
     if not sizing.groups:
-        session.write("\nNothing was measured yet: no job of it has ended.\n")
+        session.write("\nNothing was measured yet: none of its jobs has ended.\n")
     if sizing.groups and sizing.unseen:
-        session.write(f"\nNothing was seen of: {', '.join(map(clean, sizing.unseen))}\n")
+        session.write(f"\nNever measured: {', '.join(map(clean, sizing.unseen))}\n")
     for finding in sizing.findings:
         session.write_lines(["", *finding_lines(finding, session.palette, session.width, indent="")])
 
@@ -200,15 +200,15 @@ def _tell_written(
     ]
     if bare:
         session.note(
-            f"joblens: amounts that are not written were left out; --add adds them: {', '.join(bare)}"
+            f"joblens: requests missing from the file were skipped; use --add to add them: {', '.join(bare)}"
         )
 
 
 def _tell_kept(session: Session, change: "EditedSpec") -> None:
     if change.kept:
         session.note(
-            f"joblens: few jobs were seen, so nothing was made smaller in: {', '.join(change.kept)}; "
-            "run it again, or --force takes it away now"
+            f"joblens: too few runs to lower requests of: {', '.join(change.kept)}; "
+            "run it again, or use --force"
         )
 
 

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from joblens.cli.context import Globals, Session, with_given
-from joblens.cli.options.request import request_from
+from joblens.cli.options.request import check_options, request_from
 from joblens.model.errors import InputError
 
 
@@ -20,7 +20,7 @@ def run(session: Session, given: dict[str, Any]) -> None:
         return
     engine = given["engine"] or "local"
     if engine != "local":
-        from joblens.cli.commands.run_on_engine import check_options, run_on_engine
+        from joblens.cli.commands.run_on_engine import run_on_engine
         from joblens.cli.options.run import take_queue_options
 
         check_options(engine, given)
@@ -35,12 +35,11 @@ def _run_here(session: Session, given: dict[str, Any]) -> None:
 
     from joblens.app.jobs.foreground import run_in_foreground
     from joblens.app.jobs.preparation import prepare
-    from joblens.cli.commands.run_on_engine import check_options
 
     check_options("local", given)
     report = given["report"]
     if given["quiet"] and given["verbose"]:
-        raise InputError("--quiet and --verbose: only one of them")
+        raise InputError("--quiet and --verbose cannot be combined")
     settings = session.settings
     if given["no_capture"]:
         settings = replace(settings, output=replace(settings.output, capture=False))
@@ -85,7 +84,7 @@ def _run_here(session: Session, given: dict[str, Any]) -> None:
     sys.exit(125 if code is None else code)
 
 
-def run_quickly(given: dict[str, Any]) -> None:
+def run_parsed(given: dict[str, Any]) -> None:
     """From `quick_run.parse`."""
     session = Session(with_given(Globals(), given))
     try:

@@ -13,38 +13,7 @@ if TYPE_CHECKING:
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import RunOptions
 
-# Of one job there is nothing to pack, and several allocations would have nothing to do.
-_OF_SEVERAL_JOBS = ("packing", "allocations")
 _CANCEL_PATIENCE_S = 60.0
-
-
-def check_options(engine: str, given: dict[str, Any]) -> None:
-    """Raises InputError for options that mean nothing for one command, or nothing on that engine."""
-    from joblens.cli.options.request import CELERY, CLUSTERS, LOCAL, check_engine_options, refuse_spec_options
-    from joblens.cli.options.table import SLURM_OPTIONS
-
-    refuse_spec_options(given)
-    check_engine_options(engine, given)
-    for row in SLURM_OPTIONS:
-        if row.name in _OF_SEVERAL_JOBS and given[row.name] is not None:
-            raise InputError(
-                f"{row.flags[-1]} goes with a workflow file only", hint="one command is one job of Slurm"
-            )
-    if given["label"] and engine != CELERY:
-        raise InputError(
-            f"--label has no effect with --engine {engine}: only workers of a queue have labels",
-            hint=f"add --engine {CELERY}, or leave out --label",
-        )
-    if engine in CLUSTERS and given["cpu_list"] is not None:
-        raise InputError(
-            f"--cpu-list names CPUs of this machine, and the job runs on a node of {engine}",
-            hint="--cpus N asks for so many there",
-        )
-    if engine != LOCAL and given.get("no_capture"):
-        raise InputError(
-            f"--no-capture: a job on {engine} prints to files, which are passed on from there",
-            hint="leave it out",
-        )
 
 
 def run_options(given: dict[str, Any]) -> "RunOptions":
@@ -62,7 +31,7 @@ def with_nodes(asked: "QueueRequest", given: dict[str, Any]) -> "QueueRequest":
     if given["nodes"] is None:
         return asked
     if given["nodes"] > 1 and asked.request.container is not None:
-        raise InputError(f"--nodes {given['nodes']}: a container is on one node", hint="leave out --nodes")
+        raise InputError(f"--nodes {given['nodes']}: a container runs on one node", hint="omit --nodes")
     needs = replace(asked.request.requirements, nodes=given["nodes"])
     return replace(asked, request=replace(asked.request, requirements=needs))
 
@@ -71,7 +40,7 @@ def _current_dir() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
-        raise InputError("the current directory does not exist any more", hint="cd to another one") from None
+        raise InputError("the current directory no longer exists", hint="cd to another directory") from None
 
 
 # ---- run --------------------------------------------------------------------------------------------------
@@ -86,7 +55,7 @@ def run_on_engine(session: Session, given: dict[str, Any]) -> None:
     from joblens.cli.options.run import only_label
 
     if given["quiet"] and given["verbose"]:
-        raise InputError("--quiet and --verbose: only one of them")
+        raise InputError("--quiet and --verbose cannot be combined")
     asked = QueueRequest(request=request_from(given, background=False), label=only_label(given))
     if given["report"]:
         check_report(given["report"])
@@ -158,7 +127,7 @@ def _run_on_queue(
     (record,) = enqueue([asked], session.settings, session.options.config, session.warn)
     before = signal.signal(signal.SIGTERM, _raise_terminated)
     try:
-        for one in records_until_final(session.store, record.job.uuid, session.care_for_queue):
+        for one in records_until_final(session.store, record.job.uuid, session.restart_embedded_worker):
             record = one
             output.copy(record)
         return record, None
@@ -167,7 +136,7 @@ def _run_on_queue(
         config = session.options.config
         cancel_queued(record, session.queue_store, session.settings, config)
         patience_s = record.job.grace_s + _CANCEL_PATIENCE_S
-        record = wait_for_end(session.store, record.job.uuid, patience_s, session.care_for_queue)
+        record = wait_for_end(session.store, record.job.uuid, patience_s, session.restart_embedded_worker)
         output.copy(record)
         return record, int(number)
     finally:
@@ -203,7 +172,7 @@ def care_for_command(session: Session, record: "Record") -> None:
     """Restarts a driver that was killed, while this process waits for the job."""
     from joblens.app.driving.command_runs import keep_driven
 
-    session.care()
+    session.recover_orphans()
     try:
         keep_driven(
             session.queue_store,

@@ -48,23 +48,47 @@ def run_spec(session: Session, given: dict[str, Any]) -> None:
     from joblens.app.runs.specs import hide_secrets
 
     _refuse_command_options(given)
+    session.own_runs()
     options = with_broker(options_from(given), session.settings)
     loaded = _load(given)
     options = hide_secrets(loaded, options)
     warnings = _warn(session, loaded, options, quiet=given["quiet"])
     again = _again(session, given, loaded, options)
-    request = RunRequest(loaded=loaded, options=options, again=again, detach=given["detach"])
+    request = RunRequest(
+        loaded=loaded,
+        options=options,
+        workflow=os.path.abspath(loaded.path),
+        again=again,
+        detach=given["detach"],
+    )
+    known = _known(session, given, loaded) if given["dry_run"] else None
+    carry_out(session, request, given, known=known, notify=given["notify"], warnings=warnings)
+
+
+def carry_out(
+    session: Session,
+    request: "RunRequest",
+    given: dict[str, Any],
+    *,
+    known: "Workflow | None",
+    notify: str | None,
+    warnings: tuple[str, ...] = (),
+) -> None:
+    """Shows, detaches or drives the run, as asked for; ends with its exit code. `known`: the workflow, where
+    the store has it."""
     if given["dry_run"]:
-        show_dry_run(session, request, _known(session, given, loaded), warnings)
+        show_dry_run(session, request, known, warnings)
         return
-    run = start(session, request, os.path.abspath(loaded.path))
+    run = session.runs.prepare(request)
     if given.get("wait"):
         _detach_and_wait(session, run, given, warnings)
-        return
-    if given["detach"]:
-        detach(session, run, given["notify"], warnings)
-        return
-    drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=given["notify"], warnings=warnings)
+    elif request.detach:
+        detach(session, run, notify, warnings)
+    else:
+        driven = drive_to_end(
+            session, run, request.plan, quiet=given["quiet"], notify=notify, warnings=warnings
+        )
+        sys.exit(exit_code_of(driven))
 
 
 def submit_spec(session: Session, given: dict[str, Any]) -> None:
@@ -84,8 +108,8 @@ def _refuse_command_options(given: dict[str, Any]) -> None:
     for row in (*JOB_OPTIONS, *RUN_OPTIONS):
         if row.name not in _SHARED and row.name in given and _is_given(given[row.name], row):
             raise InputError(
-                f"{row.flags[-1]} is for a single command, not for a workflow file",
-                hint=f"say it in {given['spec']}; a command goes behind --: joblens run -- COMMAND",
+                f"{row.flags[-1]} applies to a single command, not to a workflow file",
+                hint=f"set it in {given['spec']}; a command goes after --: joblens run -- COMMAND",
             )
 
 
@@ -172,20 +196,11 @@ def _known(session: Session, given: dict[str, Any], loaded: "LoadedSpec") -> "Wo
     return None if store is None else known_workflow(store, loaded, os.path.abspath(given["spec"]))
 
 
-def start(session: Session, request: "RunRequest", workflow: "Workflow | str") -> "Run":
-    """Creates the run after all its checks. `workflow`: or the file that it is created from."""
-    from joblens.app.driving.checks import start_request
-
-    store = session.store_if_exists if request.again or request.base or request.resumed else None
-    return start_request(request, workflow, session.settings, session.options.config, store, session.warn)
-
-
 def _detach_and_wait(session: Session, run: "Run", given: dict[str, Any], warnings: tuple[str, ...]) -> None:
     """Prints its results at its end; ends with the exit code of `run FILE`."""
-    from joblens.app.driving.detaching import detach_run
     from joblens.cli.commands.submitted import await_run
 
-    detach_run(run, session.settings, session.options.config, given["notify"], session.warn)
+    session.runs.detach(run, given["notify"])
     if not session.json:
         _say_detached(session, run, warnings, {})
         session.flush()  # who waits may be killed, and still wants to know the run
@@ -199,11 +214,10 @@ def detach(
     warnings: tuple[str, ...] = (),
     also: dict[str, Any] | None = None,
 ) -> None:
-    from joblens.app.driving.detaching import detach_run
     from joblens.cli.commands.submitted import collecting
 
     found, warn = collecting(session)
-    detach_run(run, session.settings, session.options.config, notify, warn)
+    session.runs.detach(run, notify, warn)
     _say_detached(session, run, (*warnings, *found), also or {})
 
 
@@ -217,23 +231,9 @@ def _say_detached(session: Session, run: "Run", warnings: tuple[str, ...], also:
         )
     elif session.is_terminal:
         label = run_label(run)
-        session.write(f"Run {label} runs in the background: joblens watch {label}, joblens wait {label}\n")
+        session.write(f"Run {label} started in the background: joblens watch {label}, joblens wait {label}\n")
     else:
         session.write(f"{run_label(run)}\n")
-
-
-def drive_in_front(
-    session: Session,
-    run: "Run",
-    plan: "Plan",
-    *,
-    quiet: bool,
-    notify: str | None = None,
-    warnings: tuple[str, ...] = (),
-) -> None:
-    """To its end, with a view on a terminal and lines anywhere else; ends with the exit code."""
-    driven = drive_to_end(session, run, plan, quiet=quiet, notify=notify, warnings=warnings)
-    sys.exit(exit_code_of(driven))
 
 
 def drive_to_end(
@@ -247,21 +247,10 @@ def drive_to_end(
     lock: "RunLock | None" = None,
     also: dict[str, Any] | None = None,
 ) -> "Driven":
-    """The same, and returns how it ended. `lock`: of this run, taken already. `also`: more for the document
-    of --json."""
-    from joblens.app.driving.driver import drive
-    from joblens.app.wiring.agent_context import OwnLog
-
+    """Drives the run, with a view on a terminal and lines anywhere else. `lock`: of this run, taken already.
+    `also`: more for the document of --json."""
     session.own_jobs()
-    driven = drive(
-        run,
-        plan,
-        session.settings,
-        make_view=None if quiet else _view_maker(session),
-        log=OwnLog(session.settings.logs),
-        lock=lock,
-        config=session.options.config,
-    )
+    driven = session.runs.drive(run, plan, make_view=None if quiet else _view_maker(session), lock=lock)
     try:
         show_end(session, driven, quiet=quiet, warnings=warnings, also=also)
         if notify:
@@ -275,7 +264,7 @@ def drive_to_end(
 
 def _view_maker(session: Session) -> "Callable[[Run, Plan, RunCapacity], RunView]":
     def make(run: "Run", plan: "Plan", offer: "RunCapacity") -> "RunView":
-        from joblens.app.driving.views import view_for
+        from joblens.cli.ui.runs import view_for
 
         descriptor = 2 if session.json else 1  # the document alone goes to standard output
         return view_for(run, plan, session.store, offer, descriptor=descriptor, color=session.color)
@@ -318,7 +307,6 @@ def show_dry_run(
     warnings: tuple[str, ...] = (),
 ) -> None:
     """The checks of the run, and its plan. `workflow`: where the store has it already."""
-    from joblens.app.driving.checks import checked_run
     from joblens.app.driving.dry_runs import dry_run, dry_run_document
 
     messages = list(warnings)
@@ -327,10 +315,9 @@ def show_dry_run(
         messages.append(text)
         session.warn(text)
 
-    settings, config, store = session.settings, session.options.config, session.store_if_exists
     reasons = request.again.reasons if request.again is not None else {}
-    with checked_run(request, settings, config, store, warn) as checked:
-        planned = dry_run(checked, store, workflow, reasons)
+    with session.runs.validated(request, warn) as checked:
+        planned = dry_run(checked, session.store_if_exists, workflow, reasons)
     if session.json:
         session.write_json({**dry_run_document(planned), "warnings": messages})
         return

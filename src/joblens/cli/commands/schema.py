@@ -5,16 +5,17 @@ from msgspec import json
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 
 
-@click.command("schema")
-@click.option("-o", "--output", metavar="FILE", help="Write it to this file.")
+@click.command("schema", cls=GroupedCommand)
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE.")
 @shared_options
 def command(session: Session, output: str | None) -> None:
     """Print the JSON Schema of workflow files.
 
-    Editors that know it complete keys, show what they mean and mark mistakes while you type.
+    Editors use it to complete keys, show their meaning and mark mistakes.
     """
     from joblens.spec.workflows.schema import workflow_schema
 

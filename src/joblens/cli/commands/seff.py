@@ -4,16 +4,18 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 
-@click.command("seff")
+@click.command("seff", cls=GroupedCommand)
 @click.argument("idents", metavar="JOBID...", nargs=-1, required=True)
 @shared_options
 def command(session: Session, idents: tuple[str, ...]) -> None:
-    """How well jobs used what Slurm gave them, and what to ask for next time.
+    """Show how efficiently jobs used their Slurm allocation, and what to request next time.
 
-    JOBID is Slurm's: 123, or 123_4 of an array; 123 of an array is all its tasks. An id of joblens will do
-    too. Numbers are ours where joblens measured the job, with Slurm's beside; else Slurm's alone."""
+    JOBID is a Slurm ID: 123, 123_4 for one task of an array, or 123 for all its tasks; or a joblens ID.
+    Shows joblens' numbers with Slurm's beside them if joblens measured the job, else Slurm's alone.
+    """
     from joblens.analysis.slurm.efficiency import efficiency_form
     from joblens.app.reports.seff import Seff
     from joblens.app.wiring.drivers import store_is_there

@@ -4,26 +4,28 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import job_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 
-@click.command("show")
+@click.command("show", cls=GroupedCommand)
 @job_argument
-@click.option("--threads", is_flag=True, help="Only its threads: CPU time, waits, moves between CPUs.")
-@click.option("--network", is_flag=True, help="Only its network: totals, interfaces, with whom it talked.")
-@click.option("--memory", is_flag=True, help="Only its memory: parts, NUMA, processes, growth.")
-@click.option("--gpu", is_flag=True, help="Only its GPUs: the devices and what it made of them.")
+@click.option("--threads", is_flag=True, help="Show only threads: CPU time, waits, CPU migrations.")
+@click.option("--network", is_flag=True, help="Show only the network: totals, interfaces, peers.")
+@click.option("--memory", is_flag=True, help="Show only memory: breakdown, NUMA, processes, growth.")
+@click.option("--gpu", is_flag=True, help="Show only GPUs: devices and their utilization.")
 @click.option(
-    "--operators", is_flag=True, help="Only its operators, of a recipe: rows, time, CPU, memory, I/O."
+    "--operators", is_flag=True, help="Show only a recipe's operators: rows, time, CPU, memory, I/O."
 )
 @click.option(
-    "--provenance", is_flag=True, help="Only what it ran in: code, programs, versions, machine, files."
+    "--provenance", is_flag=True, help="Show only provenance: code, programs, versions, machine, files."
 )
 @shared_options
 def command(session: Session, /, ident: str, **asked: bool) -> None:
-    """Everything about one job: findings, usage with its sources, curves, how it was run.
+    """Show everything about one job: findings, usage and its sources, curves, how it was run.
 
-    ID is the UUID or the start of it, the job's number, or the id you gave it; a job's
-    name stands for its newest."""
+    ID is a UUID or a prefix of it, a job number, or the ID you gave it; a job name selects its newest
+    job.
+    """
     from joblens.app.jobs.queries import find, samples
     from joblens.app.queue.task_results import place_of_waiting
     from joblens.app.runs.state import raised_before
@@ -86,11 +88,11 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
     )
 
 
-@click.command("job-details")
+@click.command("job-details", cls=GroupedCommand)
 @job_argument
 @shared_options
 def job_details(session: Session, ident: str) -> None:
-    """The main fields of one job."""
+    """Show the main fields of one job."""
     from joblens.app.jobs.queries import find
 
     record = find(session.current_store, ident, session.note)

@@ -8,6 +8,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 from joblens.model.values.units import parse_duration
 
@@ -19,28 +20,29 @@ _FASTEST_S = 0.1
 _INDENTED_OPERATIONS = 10_000  # a larger document is written in pieces, without being laid out
 
 
-@click.command("snapshot")
+@click.command("snapshot", cls=GroupedCommand)
 @click.argument("job_dir", metavar="JOB_DIR", type=click.Path())
-@click.option("--human-readable", is_flag=True, help="For people, instead of JSON.")
-@click.option("--watch", is_flag=True, help="Again and again until the job ends; only what is new is read.")
+@click.option("--human-readable", is_flag=True, help="Print text instead of JSON.")
+@click.option("--watch", is_flag=True, help="Refresh until the job ends.")
 @click.option(
-    "--interval", metavar="TIME", default="1s", show_default=True, help="Time between two looks of --watch."
+    "--interval", metavar="TIME", default="1s", show_default=True, help="Refresh interval of --watch."
 )
-@click.option("--list", "list_jobs", is_flag=True, help="The jobs whose folders lie in JOB_DIR.")
+@click.option("--list", "list_jobs", is_flag=True, help="List the jobs in JOB_DIR.")
 @shared_options
 def command(
     session: Session, job_dir: str, human_readable: bool, watch: bool, interval: str, list_jobs: bool
 ) -> None:
-    """Where the job of a recipe stands, from the event log in its folder: its own, or one that DataJuicer
-    wrote. Running, finished, failed, stopped and killed jobs are told apart.
+    """Show the progress of a recipe's job from the event log in its directory, written by joblens or
+    DataJuicer. Distinguishes running, finished, failed, stopped and killed jobs.
 
-    With --watch on a terminal it is drawn in place (q quits); on a pipe, or with --json, each look is a
-    document on a line of its own."""
+    With --watch on a terminal, redraws in place (q quits); on a pipe or with --json, prints one document
+    per line.
+    """
     interval_s = parse_duration(interval)
     if interval_s < _FASTEST_S:
         raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
     if list_jobs and watch:
-        raise InputError("--list and --watch do not go together", hint="watch one job: give its folder")
+        raise InputError("--list and --watch cannot be combined", hint="give the directory of one job")
     if list_jobs:
         _list(session, job_dir)
         return

@@ -8,6 +8,7 @@ import msgspec
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import BatchRefused, InputError
 from joblens.model.values.json_text import decode_json
 
@@ -18,20 +19,24 @@ if TYPE_CHECKING:
 _MOST_BYTES = 16 << 20
 
 
-@click.command("spawn-jobs")
+@click.command("spawn-jobs", cls=GroupedCommand)
 @click.argument("file", required=False)
 @click.option(
-    "--lineage", metavar="NAME", help="Loop the jobs belong to. Default: the one of this job, else its name."
+    "--lineage",
+    metavar="NAME",
+    help="Loop that the jobs belong to. Default: the calling job's loop, else its name.",
 )
-@click.option("--state", metavar="JSON", help="State of the lineage, over the one in FILE.")
-@click.option("--final", is_flag=True, help="Add no jobs; store the state as final.")
-@click.option("--show", is_flag=True, help="Print iteration and state of the lineage, and add nothing.")
+@click.option("--state", metavar="JSON", help="State of the lineage; overrides the one in FILE.")
+@click.option("--final", is_flag=True, help="Add no jobs and store the state as final.")
+@click.option(
+    "--show", is_flag=True, help="Print the iteration and state of the lineage without adding jobs."
+)
 @click.option(
     "--run",
     "ident",
     metavar="RUN",
     shell_complete=complete_run,
-    help="With --show: of this run; in a job: its own.",
+    help="With --show: run to use. Default: the run of the calling job.",
 )
 @shared_options
 def command(
@@ -43,16 +48,17 @@ def command(
     show: bool,
     ident: str | None,
 ) -> None:
-    """Add jobs to the run of the job that calls this: those of FILE, or - for standard input.
+    """Add the jobs of FILE (or - for standard input) to the run of the calling job.
 
-    FILE is JSON or YAML: {lineage: NAME, jobs: [...], state: ...}, or the list of jobs alone. A job has the
-    keys it has in a workflow file. The new jobs wait until the calling job has succeeded. The same batch
-    again changes nothing; an empty list of jobs stores the final state."""
+    FILE is JSON or YAML: {lineage: NAME, jobs: [...], state: ...}, or only the list of jobs. Jobs have
+    the same keys as in a workflow file. They wait until the calling job has succeeded. Spawning the same
+    batch twice changes nothing; an empty list of jobs stores the final state.
+    """
     if show:
         _show(session, lineage, ident, is_alone=file is None and state is None and not final)
         return
     if ident is not None:
-        raise InputError("--run is for --show alone", hint="a job adds jobs to its own run")
+        raise InputError("--run needs --show", hint="a job adds jobs to its own run")
     if final == (file is not None):
         raise InputError(
             "name a FILE with the jobs, or - for standard input", hint="--final, without FILE, adds none"
@@ -86,7 +92,7 @@ def _spawn(session: Session, file: str | None, lineage: str | None, state: str |
     count = len(spawned.created)
     what = f"Added {count:,} {'job' if count == 1 else 'jobs'}" if count else "Stored the final state"
     if spawned.existing:
-        what = f"All {len(spawned.existing):,} jobs were added before: nothing changed"
+        what = f"All {len(spawned.existing):,} jobs already exist: nothing changed"
     from joblens.views.text.style import clean
 
     session.write(f"{what} (lineage {clean(spawned.lineage)}, iteration {spawned.iteration})\n")

@@ -12,25 +12,26 @@ from joblens.cli.options.filters import (
     job_filters,
     with_run_found,
 )
+from joblens.cli.options.groups import FILTER_GROUPS, GroupedCommand
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, Statistics
 from joblens.ports.store import Store
 
 
-@click.command("stats")
-@click.option("--profiles", is_flag=True, help="Every number of the jobs' profiles: mean, spread, extremes.")
+@click.command("stats", cls=GroupedCommand, groups=FILTER_GROUPS)
+@click.option("--profiles", is_flag=True, help="Show mean, spread and extremes of every profile metric.")
 @click.option(
     "--compose",
     is_flag=True,
-    help="Print resources for Compose services, one a tool: limits with room above the peak.",
+    help="Print Compose resource limits, one service per tool, with headroom above the peak.",
 )
 @job_filters
 @bench_option
 @shared_options
 def command(session: Session, query: HistoryQuery, profiles: bool, compose: bool) -> None:
-    """Totals and percentiles of ended jobs, overall and by tool."""
+    """Show totals and percentiles of ended jobs, overall and by tool."""
     if profiles and compose:
-        raise InputError("--profiles and --compose are two answers: choose one")
+        raise InputError("--profiles and --compose cannot be combined")
     if profiles:
         _show_profiles(session, query)
         return
@@ -45,12 +46,12 @@ def command(session: Session, query: HistoryQuery, profiles: bool, compose: bool
     session.write_lines(render_stats(found, width=session.width, paint=session.palette))
 
 
-@click.command("job-stats")
+@click.command("job-stats", cls=GroupedCommand, groups=FILTER_GROUPS)
 @job_filters
 @bench_option
 @shared_options
 def job_stats(session: Session, query: HistoryQuery) -> None:
-    """Totals of ended jobs, overall and by tool, in words."""
+    """Show totals of ended jobs, overall and by tool, in sentences."""
     found = _statistics(session, query)
     if found is None:
         return

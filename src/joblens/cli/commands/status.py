@@ -9,21 +9,22 @@ import click
 from joblens.cli.commands.submitted import clear_line, goes_on
 from joblens.cli.context import Session
 from joblens.cli.options.common import job_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 Tell = Callable[[dict[str, Any]], None]
 
 
-@click.command("status")
+@click.command("status", cls=GroupedCommand)
 @job_argument
-@click.option("-m", "--monitor", is_flag=True, help="Follow it until it has ended.")
+@click.option("-m", "--monitor", is_flag=True, help="Follow the job until it ends.")
 @click.option(
-    "-i", "--interval", default="2", metavar="TIME", show_default=True, help="With -m: between looks."
+    "-i", "--interval", default="2", metavar="TIME", show_default=True, help="With -m: polling interval."
 )
 @shared_options
 def command(session: Session, ident: str, monitor: bool, interval: str) -> None:
-    """How a job stands, in the words of task queues: PENDING, STARTED, SUCCESS, FAILURE, REVOKED (cancelled)
-    or RETRY (its worker was lost, and it waits for another); with its result once it has ended. Of a
-    workflow's id (wf-…): how its tasks stand, as workflow-status tells it."""
+    """Show a job's status, in the terms of task queues: PENDING, STARTED, SUCCESS, FAILURE, REVOKED
+    (cancelled) or RETRY (worker lost, waiting for another one); and its result once it has ended. For a
+    workflow ID (wf-…), show the status of its tasks."""
     from joblens.app.jobs.queries import find
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.queue.watch import WORKFLOW_PREFIX, find_group, task_status, unknown_workflow
@@ -74,7 +75,7 @@ def follow_status(
     session.wait_for_store(timeout_s)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     told_at = -interval_s
-    for record in records_until_final(session.store, uuid, session.care_for_queue):
+    for record in records_until_final(session.store, uuid, session.restart_embedded_worker):
         is_late = deadline is not None and time.monotonic() >= deadline
         if record.status.is_final or is_late:
             break
@@ -111,7 +112,7 @@ def _follow_workflow(session: Session, uuids: Sequence[str], every_s: float, tel
     from joblens.app.queue.watch import states_until_final, workflow_status
 
     told_at = -every_s
-    for states in states_until_final(session.queue_store, uuids, session.care_for_queue):
+    for states in states_until_final(session.queue_store, uuids, session.restart_embedded_worker):
         if any(not status.is_final for status in states.values()) and time.monotonic() - told_at >= every_s:
             tell(workflow_status(session.queue_store, uuids))
             told_at = time.monotonic()

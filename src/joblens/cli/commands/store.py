@@ -3,6 +3,7 @@
 import click
 from msgspec import to_builtins
 
+from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
 from joblens.model.errors import StoreCorrupt
@@ -10,9 +11,9 @@ from joblens.model.values.units import format_bytes
 from joblens.views.text.numbers import counted
 
 
-@click.group("store")
+@click.group("store", cls=CommandGroup)
 def command() -> None:
-    """Check, back up, compact or copy the store, or say where it is."""
+    """Check, back up, compact or copy the store, or print its path."""
 
 
 @command.command("check")
@@ -32,7 +33,7 @@ def check(session: Session) -> None:
     if not found.ok:
         raise StoreCorrupt(
             f"{session.store.url}: {len(found.problems)} problems found",
-            hint="go back to a backup, or export what can still be read: joblens export history -o FILE",
+            hint="restore a backup, or export what is readable: joblens export history -o FILE",
         )
 
 
@@ -40,7 +41,7 @@ def check(session: Session) -> None:
 @click.argument("file", type=click.Path(dir_okay=False))
 @shared_options
 def backup(session: Session, file: str) -> None:
-    """Copy the store to FILE, also while jobs run."""
+    """Copy the store to FILE, even while jobs run."""
     session.store.backup(file)
     if session.json:
         session.write_json({"store": session.store.url, "backup": file})
@@ -51,7 +52,7 @@ def backup(session: Session, file: str) -> None:
 @command.command("vacuum")
 @shared_options
 def vacuum(session: Session) -> None:
-    """Give space that is no longer used back to the file system."""
+    """Return unused space to the file system."""
     before = session.store.check().bytes
     session.store.vacuum()
     after = session.store.check().bytes
@@ -60,13 +61,13 @@ def vacuum(session: Session) -> None:
     elif after < before:
         session.write(f"{session.store.url}: {format_bytes(before)} before, {format_bytes(after)} now\n")
     else:
-        session.write(f"{session.store.url}: {format_bytes(after)}, nothing to give back\n")
+        session.write(f"{session.store.url}: {format_bytes(after)}, nothing to free\n")
 
 
 @command.command("path")
 @shared_options
 def path(session: Session) -> None:
-    """Where the store is."""
+    """Print the path or URL of the store."""
     from joblens.app.wiring.drivers import store_name
 
     place = store_name(session.settings)
@@ -81,10 +82,11 @@ def path(session: Session) -> None:
 @click.argument("target")
 @shared_options
 def copy(session: Session, source: str, target: str) -> None:
-    """Bring all that SOURCE knows into TARGET: files and PostgreSQL URLs, either way.
+    """Copy everything from SOURCE to TARGET; each is a file or a PostgreSQL URL.
 
-    What TARGET has already is passed over, so a copy that was interrupted is begun again. Jobs that have not
-    ended are left out."""
+    Skips what TARGET already has, so an interrupted copy can be repeated. Jobs that have not ended are
+    not copied.
+    """
     from joblens.app.reports.store_copy import copy_store
     from joblens.cli.terminal import ProgressBar
 
@@ -102,12 +104,12 @@ def copy(session: Session, source: str, target: str) -> None:
         f"{counted(copied.task_workflows, 'workflow')} of tasks\n"
     )
     if copied.known_jobs:
-        session.write(f"{counted(copied.known_jobs, 'job')} had come before\n")
+        session.write(f"{counted(copied.known_jobs, 'job')} skipped: already in the target\n")
     if copied.unfinished_jobs:
         waiting, running = copied.waiting_jobs, copied.unfinished_jobs - copied.waiting_jobs
         session.write(
-            f"{counted(copied.unfinished_jobs, 'job')} left out: {waiting} waiting and {running} running in"
-            " the source, where they go on; copy again when they have ended\n"
+            f"{counted(copied.unfinished_jobs, 'job')} skipped: {waiting} waiting and {running} running in"
+            " the source; copy again when they have ended\n"
         )
     if not copied.kept_numbers:
-        session.write("the target had jobs of its own: copied ones have new numbers there\n")
+        session.write("the target already had jobs, so copied jobs got new numbers\n")

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from joblens.cli.commands.run_on_engine import check_options
 from joblens.cli.commands.submitted import clear_line, collecting, finish, goes_on, say, told
 from joblens.cli.context import Session
 from joblens.cli.options.common import click_options, job_options, shared_options
-from joblens.cli.options.request import CELERY, CLUSTERS, LOCAL, container_from, request_from
+from joblens.cli.options.groups import RUN_GROUPS
+from joblens.cli.options.request import CELERY, CLUSTERS, LOCAL, check_options, container_from, request_from
 from joblens.cli.options.run import only_label, take_queue_options
 from joblens.cli.options.spec import SpecCommand, with_spec
 from joblens.cli.options.table import QUEUE_OPTIONS, SPEC_OPTIONS, first_word, split_spec
@@ -42,7 +42,7 @@ class ToolOrSpecCommand(SpecCommand):
             return click.Command.parse_args(self, ctx, args[:place] + args[place + 1 :])
         except click.NoSuchOption as error:
             raise click.UsageError(
-                f"{error.format_message()} '{tool}' is a tool here; a command goes behind --: "
+                f"{error.format_message()} '{tool}' is a tool; a command goes after --: "
                 f"joblens {ctx.info_name} -- {tool} …",
                 ctx,
             ) from None
@@ -72,7 +72,7 @@ def _tool(word: str, *, in_container: bool) -> str | None:
     if in_container and not near:
         return None
     meant = f"; did you mean '{near}'?" if near else ""
-    usual = "joblens list-tools shows the tools; a command that is only elsewhere goes behind --"
+    usual = "joblens list-tools shows the tools; a command that exists only elsewhere goes after --"
     raise UnknownTool(
         f"there is no tool or command '{word}'{meant}", hint="; ".join(shelf.passed_over) or usual
     )
@@ -89,9 +89,9 @@ def with_tool(given: dict[str, Any]) -> dict[str, Any]:
         return {**with_spec(given), "tool_name": None, "tool_script": None}
     words = given["command_line"]
     if len(words) != 1:
-        said = f"'{words[1]}' behind the script {words[0]}" if words else f"{tool} needs a script"
+        said = f"'{words[1]}' after the script {words[0]}" if words else f"{tool} needs a script"
         raise click.UsageError(
-            f"{said}: joblens submit {tool} SCRIPT [OPTIONS]; a command goes behind --: "
+            f"{said}: joblens submit {tool} SCRIPT [OPTIONS]; a command goes after --: "
             f"joblens submit -- {tool} …"
         )
     return {**given, "spec": None, "tool_name": tool, "tool_script": words[0]}
@@ -103,11 +103,11 @@ def split_devices(given: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     unknown = next((word for word in given if word not in _DEVICES and "/" not in word), None)
     if unknown is not None:
         raise click.UsageError(
-            f"--device {unknown}: a tool computes on {', '.join(_DEVICES)}; "
-            "what a container is given is a path, such as /dev/dri"
+            f"--device {unknown}: tools run on {', '.join(_DEVICES)}; "
+            "devices of a container are paths such as /dev/dri"
         )
     if len(kinds) > 1:
-        raise click.UsageError(f"--device {kinds[0]} and --device {kinds[1]}: a tool runs on one")
+        raise click.UsageError(f"--device {kinds[0]} and --device {kinds[1]}: choose one device")
     return (kinds[0] if kinds else ""), tuple(word for word in given if word not in _DEVICES)
 
 
@@ -123,10 +123,10 @@ def submit_tool(session: Session, given: dict[str, Any]) -> None:
 
     for name, flag in (("shell", "--shell"), ("tool", "--tool"), ("script", "--script"), ("cwd", "--cwd")):
         if given[name]:
-            raise InputError(f"{flag} is for a command; {given['tool_name']} is a tool and says that itself")
+            raise InputError(f"{flag} applies to a command; the tool {given['tool_name']} sets it itself")
     if given["container_engine"] == "apptainer":
         raise InputError(
-            "--container-engine apptainer: a tool's container is made by docker or podman",
+            "--container-engine apptainer: tools run in docker or podman",
             hint="a command can run in Apptainer: joblens submit --container-engine apptainer … -- COMMAND",
         )
     asked = _tool_request(session, given)
@@ -156,7 +156,9 @@ def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
     )
     missing = missing_device(device)
     if missing:  # else it would have been refused
-        session.note(f"joblens: on this machine {missing}; a worker on another has to take it (--queue NAME)")
+        session.note(
+            f"joblens: on this machine {missing}; a worker on another machine must run it (--queue NAME)"
+        )
     asked = queue_request(run, session.settings, retry_lost=_retry_lost(given))
     tools = asked.request
     merged = replace(
@@ -220,7 +222,7 @@ def _enqueue(session: Session, asked: "QueueRequest", given: dict[str, Any]) -> 
     if given["wait"] and session.is_terminal and not session.json:
         _show_while_waiting(session, record, given, timeout_s)
     else:
-        told(session, record, given, session.care_for_queue, warnings)
+        told(session, record, given, session.restart_embedded_worker, warnings)
 
 
 def _show_while_waiting(
@@ -237,23 +239,33 @@ def _show_while_waiting(
     finish(session, session.store.find(record.job.uuid), given["wait_timeout"])
 
 
-@click.command(cls=ToolOrSpecCommand, context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=ToolOrSpecCommand,
+    context_settings={"allow_interspersed_args": False},
+    groups=RUN_GROUPS,
+    forms=(
+        "[OPTIONS] -- COMMAND [ARGUMENTS]...",
+        "[OPTIONS] --shell LINE",
+        "[OPTIONS] FILE",
+        "[OPTIONS] TOOL SCRIPT",
+    ),
+)
 @job_options
 @click_options(SPEC_OPTIONS)
 @click_options(QUEUE_OPTIONS)
 @shared_options
 def command(session: Session, /, **given: Any) -> None:
-    """Run COMMAND, the jobs of a workflow FILE, or TOOL SCRIPT in the background, measured as with run. It
-    keeps running when the terminal is closed.
+    """Run COMMAND, the jobs of a workflow FILE, or TOOL SCRIPT in the background, measured as with 'run'.
+    The job keeps running when the terminal is closed.
 
-    A tool's script, and with a broker everything, goes to workers of a queue (joblens worker); where there is
-    neither, one is started here for as long as there is work.
+    Tool scripts, and with a broker all jobs, go to queue workers ('joblens worker'). If no broker is
+    configured, joblens starts a worker on this machine while there is work.
 
-    Prints the job's or the run's id; see it with status, list, top, logs, metrics, wait and cancel.
+    Prints the ID of the job or run, for status, list, top, logs, metrics, wait and cancel.
     """
     given = with_tool(given)
     if given["wait_timeout"] is not None and not given["wait"]:
-        raise InputError("-t says how long to wait: it goes with --wait")
+        raise InputError("-t needs --wait")
     take_queue_options(session, given)
     if given["spec"] is not None:
         from joblens.cli.commands.run_spec import submit_spec
@@ -289,4 +301,4 @@ def _submit_here(session: Session, given: dict[str, Any]) -> None:
     prepared = prepare(request_from(given, background=True), session.settings)
     warnings, warn = collecting(session)
     record = submit(prepared, session.settings, session.options.config, warn)
-    told(session, record, given, session.care, warnings)
+    told(session, record, given, session.recover_orphans, warnings)

@@ -8,6 +8,7 @@ import click
 from joblens.cli.commands.submitted import TIMED_OUT, goes_on, with_unit
 from joblens.cli.context import Session
 from joblens.cli.options.common import click_options, complete_file, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.options.table import QUEUE_OPTIONS
 from joblens.model.errors import InputError
 
@@ -17,34 +18,36 @@ if TYPE_CHECKING:
 _OWN = ("--wait", "--wait-timeout")
 
 
-@click.command("submit-workflow")
+@click.command("submit-workflow", cls=GroupedCommand)
 @click.argument("file", metavar="FILE", shell_complete=complete_file)
 @click.option(
     "--sequential/--parallel",
     default=None,
-    help="Each after the one before has succeeded, or all at once. Default: as FILE says, else --sequential.",
+    help="Run tasks one after another, stopping at a failure, or all at once. "
+    "Default: as in FILE, else --sequential.",
 )
 @click_options([row for row in QUEUE_OPTIONS if row.flags[-1] not in _OWN])
-@click.option("--wait", is_flag=True, help="Wait for all; exit code 1 when one did not succeed.")
+@click.option("--wait", is_flag=True, help="Wait for all tasks; exit code 1 if any failed.")
 @click.option(
     "-t",
     "--wait-timeout",
     metavar="TIME",
-    help="With --wait: give up after this long (exit code 124); the tasks keep running.",
+    help="With --wait: stop waiting after TIME (exit code 124); the tasks keep running.",
 )
 @shared_options
 def command(session: Session, /, **given: Any) -> None:
-    """Give the tasks of FILE to workers of a queue, all or none. FILE is a list, in JSON or YAML, of {tool,
-    script, params}, or has one under 'tasks'.
+    """Submit the tasks of FILE to a queue, all or none. FILE is a JSON or YAML list of {tool, script,
+    params}, or has one under 'tasks'.
 
-    Prints the id of the workflow, for workflow-status, wait and cancel. After a task that fails, a sequence
-    stops: what comes behind it is cancelled."""
+    Prints the workflow's ID, for workflow-status, wait and cancel. When a task of a sequence fails, the
+    remaining tasks are cancelled.
+    """
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.queue.tool_tasks import load_tasks
     from joblens.app.queue.watch import submit_together
 
     if given["wait_timeout"] is not None and not given["wait"]:
-        raise InputError("-t says how long to wait: it goes with --wait")
+        raise InputError("-t needs --wait")
     timeout_s = seconds_of("-t", given["wait_timeout"])
     for setting in ("broker", "retry_lost"):
         session.override(f"queue.{setting}", given[setting])
@@ -110,7 +113,9 @@ def _followed(session: Session, uuids: tuple[str, ...], timeout_s: float | None)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     ended = 0
     with ProgressBar("tasks", len(uuids), look_every=0) as bar:
-        for states in states_until_final(session.queue_store, uuids, session.care_for_queue, None, deadline):
+        for states in states_until_final(
+            session.queue_store, uuids, session.restart_embedded_worker, None, deadline
+        ):
             now = sum(status.is_final for status in states.values())
             bar.advance(now - ended)
             ended = now

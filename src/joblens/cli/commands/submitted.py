@@ -81,7 +81,7 @@ def await_run(session: Session, run: "Run", timeout: str | None) -> None:
     session.own_jobs()
     session.wait_for_store(timeout_s)
     with goes_on(session, f"run {label}", label):
-        run = wait_for_run(session.store, run.uuid, session.settings, timeout_s, session.care)
+        run = wait_for_run(session.store, run.uuid, session.settings, timeout_s, session.recover_orphans)
     if run.status in (RunStatus.CREATED, RunStatus.RUNNING):
         session.note(f"joblens: run {label} is still {run.status.value} after {with_unit(timeout)}")
         sys.exit(TIMED_OUT)
@@ -96,7 +96,7 @@ def goes_on(session: Session, what: str, ident: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         clear_line()
-        session.note(f"joblens: {what} keeps running; to end it: joblens cancel {ident}")
+        session.note(f"joblens: {what} keeps running; to stop it: joblens cancel {ident}")
         raise
 
 

@@ -4,22 +4,23 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 
-@click.command()
-@click.option("--stay", is_flag=True, help="Do not end when idle.")
+@click.command(cls=GroupedCommand)
+@click.option("--stay", is_flag=True, help="Keep running when idle.")
 @click.option(
     "--own-group",
     is_flag=True,
-    help="Make job groups in the delegated group it is alone in (with --stay).",
+    help="With --stay: create job cgroups inside this process's own delegated cgroup (systemd Delegate=yes).",
 )
 @shared_options
 def command(session: Session, stay: bool, own_group: bool) -> None:
-    """Look after background jobs in this process.
+    """Run background jobs in this process.
 
-    submit starts a supervisor by itself when there is none; this is for those who want a service manager
-    to keep one running. One works for each user and store: with --stay a second one waits for the end of
-    the first."""
+    'joblens submit' starts a supervisor if there is none; use this command to run one under a service
+    manager. There is one per user and store: with --stay, a second one waits for the first to end.
+    """
     from joblens.app.jobs import supervisor as supervising
     from joblens.model.errors import InputError, SupervisorError
 
@@ -27,9 +28,9 @@ def command(session: Session, stay: bool, own_group: bool) -> None:
         supervising.stay(session.settings, has_own_group=own_group)
         return
     if own_group:
-        raise InputError("--own-group goes with --stay only")
+        raise InputError("--own-group needs --stay")
     if not supervising.supervise(session.settings, idle_s=session.settings.supervisor.idle):
         raise SupervisorError(
-            "another supervisor is at work for this store already",
-            hint="with --stay this one waits for its end",
+            "another supervisor is already running for this store",
+            hint="use --stay to wait for it to end",
         )

@@ -7,6 +7,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record
 from joblens.model.values.units import parse_duration
@@ -19,16 +20,15 @@ _FASTEST_S = 0.2
 _CARE_EVERY_S = 5.0
 
 
-@click.command("top")
-@click.option(
-    "--interval", metavar="TIME", default="1s", show_default=True, help="Time between two pictures."
-)
-@click.option("--once", is_flag=True, help="One picture, then end.")
+@click.command("top", cls=GroupedCommand)
+@click.option("--interval", metavar="TIME", default="1s", show_default=True, help="Refresh interval.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 @shared_options
 def command(session: Session, interval: str, once: bool) -> None:
-    """Live table of the running jobs: CPU, memory, I/O, processes. q quits.
+    """Show running jobs live: CPU, memory, I/O, processes. Press q to quit.
 
-    Without a terminal, or with --once or --json, it is printed once."""
+    Without a terminal, or with --once or --json, prints once.
+    """
     interval_s = parse_duration(interval)
     if interval_s < _FASTEST_S:
         raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
@@ -95,5 +95,5 @@ def _loop(session: Session, looks: _Looks, interval_s: float) -> None:
             if screen.wants_to_quit(interval_s):
                 return
             if time.monotonic() - cared_at > _CARE_EVERY_S:
-                session.care()
+                session.recover_orphans()
                 cared_at = time.monotonic()

@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, shared_options
 from joblens.model.errors import InputError
@@ -14,13 +15,17 @@ from joblens.model.values.json_text import decode_json
 
 def _run_option(function: Any) -> Any:
     return click.option(
-        "--run", "ident", metavar="RUN", shell_complete=complete_run, help="Of this run; in a job: its own."
+        "--run",
+        "ident",
+        metavar="RUN",
+        shell_complete=complete_run,
+        help="Run to use. Default: the run of the calling job.",
     )(function)
 
 
-@click.group("user-data")
+@click.group("user-data", cls=CommandGroup)
 def command() -> None:
-    """JSON values that the jobs of a workflow hand to each other."""
+    """Share JSON values between the jobs of a workflow."""
 
 
 @command.command("set")
@@ -29,7 +34,7 @@ def command() -> None:
 @_run_option
 @shared_options
 def set_(session: Session, name: str, text: str, ident: str | None) -> None:
-    """Give NAME a value: JSON, or - to read it from standard input. Jobs that wait for it can then start."""
+    """Set NAME to a JSON value; - reads it from standard input. Jobs that wait for it can then start."""
     from joblens.app.runs.user_data import run_meant, set_user_data, shown_data
 
     data = _parsed(name, sys.stdin.read() if text == "-" else text)
@@ -69,7 +74,7 @@ def get(session: Session, name: str, ident: str | None) -> None:
 @_run_option
 @shared_options
 def list_(session: Session, ident: str | None) -> None:
-    """All values, by name."""
+    """List all values by name."""
     from joblens.app.runs.user_data import all_user_data, run_meant
 
     store = session.store
@@ -78,7 +83,7 @@ def list_(session: Session, ident: str | None) -> None:
         session.write_json(values)
         return
     if not values:
-        session.write("No user data has a value.\n")
+        session.write("No user data is set.\n")
     from joblens.views.text.style import clean
 
     for name, data in values.items():

@@ -6,6 +6,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_file, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.options.spec import param_option, params_of
 from joblens.model.errors import SpecError
 
@@ -13,20 +14,20 @@ if TYPE_CHECKING:
     from joblens.app.workflows.validation import SpecCheck
 
 
-@click.command("validate")
+@click.command("validate", cls=GroupedCommand)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, shell_complete=complete_file)
 @param_option
 @click.option(
     "--engine",
     type=click.Choice(["local", "celery", "ray", "slurm"]),
     default="local",
-    help="Warn of keys that have no effect with this engine. Default: local.",
+    help="Warn about keys that have no effect with this engine. Default: local.",
 )
 @shared_options
 def command(session: Session, files: tuple[str, ...], params: tuple[str, ...], engine: str) -> None:
     """Check workflow files without running anything.
 
-    Exit code 0: all can be run; 2: some cannot, and every problem of each was told with its place.
+    Exit code 0: all files are valid; 2: some are not; every problem is reported with its position.
     """
     from joblens.app.workflows.loader import load_spec
     from joblens.app.workflows.validation import check_spec

@@ -8,6 +8,7 @@ import click
 from joblens.cli.commands.submitted import TIMED_OUT, with_unit
 from joblens.cli.context import Session
 from joblens.cli.options.common import jobs_or_runs_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 if TYPE_CHECKING:
     from joblens.app.jobs.queries import Care
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
     Found = Record | Run | TaskGroup
 
 
-@click.command("wait")
+@click.command("wait", cls=GroupedCommand)
 @jobs_or_runs_argument
 @click.option(
-    "-t", "--timeout", metavar="TIME", help="Give up after this long (exit code 124); the jobs keep running."
+    "-t", "--timeout", metavar="TIME", help="Stop waiting after TIME (exit code 124); the jobs keep running."
 )
 @shared_options
 def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> int:
-    """Wait until the jobs, runs, or workflows (wf-…) have ended. The exit code is the job's; of a run or a
-    workflow 0 when all its jobs succeeded, else 1; of several, the first that is not 0."""
+    """Wait until jobs, runs or workflows (wf-…) have ended. The exit code is the job's; for a run or
+    workflow, 0 if all jobs succeeded, else 1; for several IDs, the first that is not 0."""
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.queue.watch import find_any
 
@@ -58,11 +59,11 @@ def _awaited(session: Session, one: "Found", left_s: float | None) -> "Found":
     from joblens.model.jobs.job import Record
 
     if isinstance(one, TaskGroup):
-        return wait_for_group(session.queue_store, one, left_s, session.care_for_queue)
+        return wait_for_group(session.queue_store, one, left_s, session.restart_embedded_worker)
     if isinstance(one, Record):
         care = _care_for(session, one)
         return wait_for_end(session.store, one.job.uuid, left_s, care)
-    return wait_for_run(session.store, one.uuid, session.settings, left_s, session.care)
+    return wait_for_run(session.store, one.uuid, session.settings, left_s, session.recover_orphans)
 
 
 def _care_for(session: Session, record: "Record") -> "Care":
@@ -70,7 +71,7 @@ def _care_for(session: Session, record: "Record") -> "Care":
 
     if record.job.run is not None and record.job.run.is_command:
         return lambda: care_for_command(session, record)
-    return session.care_for_queue if record.job.queue else session.care
+    return session.restart_embedded_worker if record.job.queue else session.recover_orphans
 
 
 def _has_ended(one: "Found") -> bool:

@@ -10,13 +10,14 @@ import click
 from joblens.cli.commands.recover import RecoveryRequest, recovery_options, request_from
 from joblens.cli.context import Session
 from joblens.cli.options.common import count_from, run_argument, shared_options
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.terminal import Keys
 from joblens.model.errors import InputError
 from joblens.model.runs.run import RunStatus
 
 if TYPE_CHECKING:
     from joblens.app.driving.driver import Driven
-    from joblens.app.driving.watch import View
+    from joblens.cli.ui.runs import LineView, LiveView
     from joblens.model.runs.run import Run
 
 _LET_GO_S = 120.0  # a driver ends what it had on a cluster after the run has ended
@@ -24,7 +25,7 @@ _LONGEST_PAUSE_POWER = 6  # 64 s before jobs run again as they were: some fail a
 _STILL_GOING = (RunStatus.RUNNING, RunStatus.CREATED)
 
 
-@click.command("watch")
+@click.command("watch", cls=GroupedCommand)
 @run_argument
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option(
@@ -33,23 +34,24 @@ _STILL_GOING = (RunStatus.RUNNING, RunStatus.CREATED)
     metavar="TIME",
     default="1s",
     show_default=True,
-    help="Time between two polls of the store.",
+    help="Polling interval.",
 )
-@click.option("-s", "--show-job-counts", is_flag=True, help="Print how many jobs are in each state.")
-@click.option("-r", "--recover", is_flag=True, help="Recover the run when it fails, as joblens recover does.")
+@click.option("-s", "--show-job-counts", is_flag=True, help="Print the number of jobs in each state.")
+@click.option("-r", "--recover", is_flag=True, help="Recover the run when it fails, like 'joblens recover'.")
 @click.option(
     "-m", "--max-retries", type=count_from(1), metavar="N", help="Recover at most N times. Default: no limit."
 )
 @recovery_options
 @shared_options
 def command(session: Session, /, ident: str, once: bool, **given: Any) -> int:
-    """Show the progress of a run: a bar for each stage, running jobs, failures and the time that is left.
+    """Show the progress of a run: a bar per stage, running jobs, failures and the remaining time.
 
-    Exits when the run ends: with 0 when every job succeeded, else with 1. q or Ctrl-C quits; the run keeps
-    running. On a pipe it prints lines; with --json one object per poll.
+    Exits when the run ends: with 0 if every job succeeded, else with 1. Press q or Ctrl-C to quit; the
+    run keeps running. On a pipe, prints lines; with --json, one object per poll.
 
-    With --recover a run that fails is recovered and driven from here, until it succeeds, nothing can be
-    recovered, or --max-retries is reached. A run whose driver was killed is resumed."""
+    With --recover, recovers a failed run and drives it from here until it succeeds, nothing can be
+    recovered, or --max-retries is reached. Resumes a run whose driver was killed.
+    """
     from joblens.app.jobs.requests import seconds_of
 
     every_s = seconds_of("--poll-interval", given["poll_interval"]) or 0.0
@@ -59,7 +61,7 @@ def command(session: Session, /, ident: str, once: bool, **given: Any) -> int:
     if not given["recover"]:
         _refuse_recovery_options()
     elif once:
-        raise InputError("--once goes without --recover")
+        raise InputError("--once and --recover cannot be combined")
     watch = _Watch(session, every_s=every_s, once=once, shows_counts=given["show_job_counts"])
     run = session.current_store.find_run(ident)
     if given["recover"]:
@@ -75,7 +77,7 @@ def _refuse_recovery_options() -> None:
     source = click.get_current_context().get_parameter_source
     for name in ("max_retries", "memory_multiplier", "runtime_multiplier", "retry_unknown", "recovery_hook"):
         if source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise InputError(f"--{name.replace('_', '-')} goes with --recover")
+            raise InputError(f"--{name.replace('_', '-')} needs --recover")
 
 
 class _Watch:
@@ -87,9 +89,9 @@ class _Watch:
         self.was_left = False  # someone pressed q
 
     def until_end(self, run: "Run") -> RunStatus:
-        from joblens.app.driving.views import view_for
         from joblens.app.driving.watch import RunWatcher, offer_of
         from joblens.app.workflows.loader import plan_of_run
+        from joblens.cli.ui.runs import view_for
         from joblens.model.runs.plan import growing
 
         session, once, store = self._session, self._once, self._session.store
@@ -120,7 +122,7 @@ class _Watch:
             raise
         return status
 
-    def _after_look(self, view: "View") -> Callable[[], None]:
+    def _after_look(self, view: "LiveView | LineView") -> Callable[[], None]:
         session, once = self._session, self._once
         printed: list[str] = [""]
 
@@ -148,7 +150,7 @@ class _Watch:
             )
 
 
-def _counts(view: "View") -> str:
+def _counts(view: "LiveView | LineView") -> str:
     progress = view.progress()
     running = progress.count("running")
     waiting = progress.total - progress.settled - running
@@ -182,11 +184,11 @@ def _watch_and_recover(
         if status is RunStatus.COMPLETED or watch.was_left:
             return 0
         wait_until_let_go(run, session.settings, _LET_GO_S)
-        session.care()
+        session.recover_orphans()
         now = session.store.find_run(run.uuid)
         if now.status is RunStatus.STOPPED and _was_stopped_by_someone(session, now):
             label = run_label(now)
-            session.note(f"joblens: the run was asked to end; joblens resume {label} continues it")
+            session.note(f"joblens: the run was cancelled; joblens resume {label} continues it")
             return 1
         is_deserted = now.status is not RunStatus.FAILED
         if not is_deserted and most is not None and recoveries >= most:
@@ -219,16 +221,16 @@ def _was_stopped_by_someone(session: Session, run: "Run") -> bool:
 
 def _resume(session: Session, run: "Run") -> "Driven":
     """Drives a run whose driver is gone, or that was reset, after the checks that `resume` makes."""
-    from joblens.app.driving.checks import RunRequest, check_request
+    from joblens.app.driving.checks import RunRequest
     from joblens.cli.commands.recover import resumable
     from joblens.cli.commands.resume import unfinished_jobs
     from joblens.cli.commands.run_spec import drive_to_end
 
-    session.note("joblens: the driver of this run is gone; resuming it")
+    session.note("joblens: the driver of this run has died; resuming it")
     whole, loaded = resumable(session, run)
     left, _ = unfinished_jobs(session, whole)
-    request = RunRequest(loaded=loaded, options=whole.options, resumed=run, left=left)
-    check_request(request, session.settings, session.options.config, session.store)
+    request = RunRequest(loaded=loaded, options=whole.options, resumed=whole, left=left)
+    whole = session.runs.prepare(request)
     return drive_to_end(session, whole, loaded.plan, quiet=False, notify=whole.options.notify)
 
 

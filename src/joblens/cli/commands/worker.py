@@ -8,39 +8,49 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import count_from, shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 if TYPE_CHECKING:
     from joblens.model.delivery import Claim, WorkerInfo
     from joblens.model.jobs.job import Record
 
 
-@click.command()
-@click.option("--broker", metavar="URL", help="redis://…, amqp://… or a folder; instead of queue.broker.")
+@click.command(cls=GroupedCommand)
+@click.option(
+    "--broker",
+    metavar="URL",
+    help="Broker: redis://…, amqp://… or a directory. Default: the setting queue.broker.",
+)
 @click.option(
     "-c",
     "--concurrency",
     type=count_from(1),
     metavar="N",
-    help="Places for jobs. Without: CPUs.",
+    help="Maximum number of concurrent jobs. Default: the number of CPUs.",
 )
-@click.option("-Q", "--queues", metavar="A,B", help="Queues it serves, instead of queue.name.")
+@click.option("-Q", "--queues", metavar="A,B", help="Queues to serve. Default: the setting queue.name.")
 @click.option(
     "--label",
     "labels",
     multiple=True,
     metavar="LABEL",
-    help="Run only jobs with this label (repeatable). Default: only jobs without a label.",
+    help="Run only jobs with this label. Repeatable. Default: only jobs without a label.",
 )
-@click.option("-n", "--name", metavar="NAME", help="How its name begins. Without: the host's name.")
-@click.option("--any-user", is_flag=True, help="Run jobs that other users have submitted, as this user.")
-@click.option("-v", "--verbose", is_flag=True, help="A line for each job.")
-@click.option("--own-group", is_flag=True, help="Make job groups in the delegated group it is alone in.")
+@click.option("-n", "--name", metavar="NAME", help="Prefix of the worker's name. Default: the host name.")
+@click.option("--any-user", is_flag=True, help="Also run jobs submitted by other users, as this user.")
+@click.option("-v", "--verbose", is_flag=True, help="Print one line per job.")
+@click.option(
+    "--own-group",
+    is_flag=True,
+    help="Create job cgroups inside this process's own delegated cgroup (systemd Delegate=yes).",
+)
 @shared_options
 def command(session: Session, /, *, broker: str | None, **given: Any) -> None:
-    """Run jobs of a queue on this machine, until told to end.
+    """Run queued jobs on this machine until stopped.
 
-    It takes jobs from the store that submit has filled, and hears of them through the broker. Ctrl-C or TERM:
-    it takes nothing more and finishes what runs; once more: it ends its jobs and leaves them to others."""
+    Takes queued jobs from the store; the broker only wakes it. Ctrl-C or SIGTERM: finish running jobs,
+    take no new ones. A second one: stop running jobs and requeue them.
+    """
     from joblens.app.queue.notifiers import broker_of
     from joblens.app.queue.worker import WorkerOptions
     from joblens.app.queue.worker_service import queues_of, serve, warn_of_password

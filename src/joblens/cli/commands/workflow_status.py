@@ -4,15 +4,18 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_job, shared_options
+from joblens.cli.options.groups import GroupedCommand
 
 
-@click.command("workflow-status")
+@click.command("workflow-status", cls=GroupedCommand)
 @click.argument("idents", metavar="ID...", nargs=-1, required=True, shell_complete=complete_job)
 @shared_options
 def command(session: Session, idents: tuple[str, ...]) -> None:
-    """How the tasks of a workflow stand: ID is what submit-workflow printed, or the ids of single tasks.
+    """Show the status of the tasks of a workflow. ID is printed by submit-workflow; or give the IDs of
+    single tasks.
 
-    Completed are those that succeeded; a task that failed is told as failed."""
+    'Completed' counts tasks that succeeded; failed tasks are counted separately.
+    """
     from joblens.app.queue.watch import find_tasks
     from joblens.cli.commands.status import show_workflow
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from joblens.cli.commands.other_names import GroupWithOtherNames
+from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
 from joblens.cli.options.common import (
     complete_file_or_run,
@@ -16,11 +16,11 @@ from joblens.cli.options.common import (
 )
 
 
-@click.group("workflows", cls=GroupWithOtherNames, invoke_without_command=True)
+@click.group("workflows", cls=CommandGroup, invoke_without_command=True)
 @global_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
-    """Workflows and their runs; without a subcommand as 'workflows list'."""
+    """List workflows and their runs. Without a subcommand, the same as 'workflows list'."""
     remember_globals(ctx, given)
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_)
@@ -29,7 +29,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 @command.command("list")
 @shared_options
 def list_(session: Session) -> None:
-    """Workflows, newest first, with how the last run of each stands."""
+    """List workflows, newest first, with the status of the latest run."""
     from joblens.app.queue.watch import task_group_rows
     from joblens.app.runs.tables import workflow_rows
 
@@ -54,11 +54,18 @@ def list_(session: Session) -> None:
 
 @command.command("create-from-spec")
 @click.argument("path", metavar="FILE", type=click.Path())
-@click.option("-p", "--param", "params", multiple=True, metavar="K=V", help="Parameter (repeatable).")
-@click.option("--no-resource-monitoring", "unmonitored", is_flag=True, help="Its jobs are not sampled.")
+@click.option(
+    "-p",
+    "--param",
+    "params",
+    multiple=True,
+    metavar="K=V",
+    help="Set a parameter of the workflow. Repeatable.",
+)
+@click.option("--no-resource-monitoring", "unmonitored", is_flag=True, help="Take no samples of its jobs.")
 @shared_options
 def create_from_spec(session: Session, path: str, params: tuple[str, ...], unmonitored: bool) -> None:
-    """Bring in a workflow from FILE without running it; prints its id. run-jobs runs it."""
+    """Store the workflow of FILE without running it, and print its ID. 'joblens run-jobs' runs it."""
     from joblens.app.runs.records import create_from_file
 
     run = create_from_file(path, params, session.settings, session.warn, monitor=not unmonitored)
@@ -75,7 +82,7 @@ def create_from_spec(session: Session, path: str, params: tuple[str, ...], unmon
 @click.argument("target", metavar="FILE|ID", shell_complete=complete_file_or_run)
 @shared_options
 def execution_plan(session: Session, target: str) -> None:
-    """Stages of a workflow, as 'joblens plan' shows them."""
+    """Show the stages of a workflow, like 'joblens plan'."""
     from joblens.cli.commands.plan import show_plan
 
     show_plan(session, target)
@@ -85,7 +92,7 @@ def execution_plan(session: Session, target: str) -> None:
 @click.argument("ident", metavar="ID", shell_complete=complete_run)
 @shared_options
 def show(session: Session, ident: str) -> None:
-    """One workflow and all its runs, or, of wf-…, its tasks."""
+    """Show one workflow and all its runs; for wf-…, its tasks."""
     from joblens.app.queue.watch import find_group
     from joblens.app.runs.state import actions_form, failed_actions
     from joblens.app.runs.tables import run_rows
@@ -126,10 +133,10 @@ def show(session: Session, ident: str) -> None:
 
 @command.command("cancel")
 @click.argument("idents", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_run)
-@click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has ended.")
+@click.option("--no-wait", is_flag=True, help="Send the request without waiting for the jobs to end.")
 @click.pass_context
 def cancel(ctx: click.Context, idents: tuple[str, ...], no_wait: bool) -> None:
-    """End the jobs of runs, as joblens cancel does; a number is a workflow's, never a job's."""
+    """Cancel the jobs of runs, like 'joblens cancel'. A number always means a workflow, never a job."""
     from joblens.cli.commands.cancel import command as cancel_any
 
     named = tuple(ident if ident.startswith("workflow:") else f"workflow:{ident}" for ident in idents)
@@ -138,12 +145,12 @@ def cancel(ctx: click.Context, idents: tuple[str, ...], no_wait: bool) -> None:
 
 @command.command("reset-status")
 @run_argument
-@click.option("--failed-only", is_flag=True, help="Only jobs that have not succeeded. Default: all jobs.")
-@click.option("-n", "--dry-run", is_flag=True, help="Show what would be reset, change nothing.")
-@click.option("--no-prompts", is_flag=True, help="Ask nothing on a terminal.")
+@click.option("--failed-only", is_flag=True, help="Reset only jobs that did not succeed. Default: all jobs.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be reset without changing anything.")
+@click.option("--no-prompts", is_flag=True, help="Do not ask for confirmation.")
 @shared_options
 def reset_status(session: Session, ident: str, failed_only: bool, dry_run: bool, no_prompts: bool) -> None:
-    """Set jobs of RUN to run again, with all that needs them; joblens resume runs them in the same run."""
+    """Reset jobs of RUN and their dependents; 'joblens resume' then runs them in the same run."""
     from joblens.app.runs.lookup import find_named_run
     from joblens.app.runs.state import state_of_run
     from joblens.cli.commands.jobs import reset

@@ -116,7 +116,7 @@ def run_number_option(function: F) -> F:
         "run_number",
         type=count_from(1),
         metavar="N",
-        help="Run N of the workflow instead of its newest.",
+        help="Use run N of the workflow. Default: the newest.",
     )(function)
 
 

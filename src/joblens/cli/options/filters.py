@@ -30,24 +30,40 @@ def job_filters(function: Callable[..., Any]) -> Callable[..., Any]:
             "--run",
             metavar="RUN",
             shell_complete=complete_run,
-            help="Of this run: 3, 3.2, name or UUID.",
+            help="Only jobs of this run: 3, 3.2, name or UUID.",
         ),
-        click.option("--user", metavar="USER", help="Jobs of this user."),
-        click.option("--until", metavar="WHEN", help="Started before: a time, or an age such as 2h or 7d."),
+        click.option("--user", metavar="USER", help="Only jobs of this user."),
+        click.option("--until", metavar="WHEN", help="Only jobs started before WHEN."),
         click.option(
-            "--since", metavar="WHEN", help="Started at or after: a time, or an age such as 2h or 7d."
+            "--since",
+            metavar="WHEN",
+            help="Only jobs started at or after WHEN: a time, or an age such as 2h or 7d.",
         ),
-        click.option("--name", "names", multiple=True, metavar="NAME", help="With this name; * and ? match."),
-        click.option("--tag", "tags", multiple=True, metavar="TAG", help="With this tag: word or key=value."),
+        click.option(
+            "--name",
+            "names",
+            multiple=True,
+            metavar="NAME",
+            help="Only jobs with this name; * and ? match. Repeatable.",
+        ),
+        click.option(
+            "--tag",
+            "tags",
+            multiple=True,
+            metavar="TAG",
+            help="Only jobs with this tag: a word or key=value. Repeatable.",
+        ),
         click.option(
             "-s",
             "--status",
             "statuses",
             multiple=True,
             type=click.Choice([status.value for status in Status], case_sensitive=False),
-            help="In this state; may be given several times.",
+            help="Only jobs with this status. Repeatable.",
         ),
-        click.option("-t", "--tool", "tools", multiple=True, metavar="TOOL", help="Of this tool."),
+        click.option(
+            "-t", "--tool", "tools", multiple=True, metavar="TOOL", help="Only jobs of this tool. Repeatable."
+        ),
     ):
         with_query = option(with_query)
     return with_query
@@ -91,7 +107,7 @@ def bench_option(function: Callable[..., Any]) -> Callable[..., Any]:
         without = "" if bench or BENCH_TAG in query.tags else BENCH_TAG
         return function(*args, query=structs.replace(query, without_tag=without), **kwargs)
 
-    return click.option("--bench", is_flag=True, help="Include runs of 'joblens bench'.")(with_choice)
+    return click.option("--bench", is_flag=True, help="Include jobs of 'joblens bench'.")(with_choice)
 
 
 def benchmarks_left_out(store: Store, query: HistoryQuery) -> str:
@@ -102,7 +118,7 @@ def benchmarks_left_out(store: Store, query: HistoryQuery) -> str:
     runs = (
         "1 benchmark run; --bench shows it" if count == 1 else f"{count:,} benchmark runs; --bench shows them"
     )
-    return f"No jobs but {runs}." if count else ""
+    return f"No jobs except {runs}." if count else ""
 
 
 def sort_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,20 +135,20 @@ def sort_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, query=ordered, **kwargs)
 
     for option in (
-        click.option("--reverse", is_flag=True, help="Turn the order round."),
+        click.option("--reverse", is_flag=True, help="Reverse the order."),
         click.option(
             "--sort",
             type=click.Choice([key.value for key in SortKey]),
             default=SortKey.STARTED.value,
             show_default=True,
-            help="What to sort by; newest or largest first.",
+            help="Sort key; newest or largest first.",
         ),
         click.option(
             "-l",
             "--limit",
             type=count_from(0),
             metavar="N",
-            help="At most this many; 0 for all. Default: 10, with --json all.",
+            help="Maximum number of jobs; 0 for all. Default: 10; with --json, all.",
         ),
     ):
         with_order = option(with_order)

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from joblens.app.jobs.preparation import parse_early_signal, parse_env, parse_notify, parse_params
 from joblens.app.jobs.requests import Request, UnusableValue, check_request, memory_of, seconds_of
-from joblens.cli.options.table import ENGINE_OPTIONS, RUN_OPTIONS, SLURM_OPTIONS, OptionRow
+from joblens.cli.options.table import ENGINE_OPTIONS, RUN_OPTIONS, SLURM_OPTIONS
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Accounting, ContainerJob, Granularity, Requirements
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 LOCAL, CELERY, RAY, SLURM = "local", "celery", "ray", "slurm"
 CLUSTERS = (RAY, SLURM)
 _SLURM_TEXTS = ("partition", "account", "qos", "constraint")
+# One job has nothing to pack and needs one allocation.
+_OF_SEVERAL_JOBS = ("packing", "allocations")
 _OF_QUEUES = ("queue", "broker", "retry_lost")
 _SLURM_FIELDS = tuple(row.name for row in SLURM_OPTIONS)
 
@@ -50,11 +52,11 @@ def check_engine_options(engine: str, given: dict[str, Any]) -> None:
     for name in _SLURM_TEXTS:
         text = given.get(name)
         if text is not None and not (text.strip() and text.isprintable()):
-            raise InputError(f"--{name} is empty" if not text.strip() else f"--{name}: not in one line")
+            raise InputError(f"--{name} is empty" if not text.strip() else f"--{name}: must be one line")
     if given.get("retry_lost") is not None and engine == LOCAL:
         raise InputError(
             "--retry-lost has no effect with --engine local: there are no workers to lose",
-            hint="add --engine celery, ray or slurm, or leave out --retry-lost",
+            hint="add --engine celery, ray or slurm, or omit --retry-lost",
         )
     for name, need in OPTION_NEEDS.items():
         if given.get(name) in (None, (), ""):
@@ -62,13 +64,39 @@ def check_engine_options(engine: str, given: dict[str, Any]) -> None:
         if need.engine != engine:
             raise InputError(
                 f"--{name} has no effect with --engine {engine}: it needs --engine {need.engine}",
-                hint=f"add --engine {need.engine}, or leave out --{name}",
+                hint=f"add --engine {need.engine}, or omit --{name}",
             )
         if need.allocations and given.get("packing") == "jobs":
             raise InputError(
-                f"--{name} has no effect with --packing jobs, which gives each job an sbatch of its own",
-                hint=f"choose --packing allocations, or leave out --{name}",
+                f"--{name} has no effect with --packing jobs, which submits one sbatch per job",
+                hint=f"choose --packing allocations, or omit --{name}",
             )
+
+
+def check_options(engine: str, given: dict[str, Any]) -> None:
+    """Raises InputError for options that mean nothing for one command, or nothing on that engine."""
+    refuse_spec_options(given)
+    check_engine_options(engine, given)
+    for row in SLURM_OPTIONS:
+        if row.name in _OF_SEVERAL_JOBS and given[row.name] is not None:
+            raise InputError(
+                f"{row.flags[-1]} needs a workflow file", hint="a single command is one Slurm job"
+            )
+    if given["label"] and engine != CELERY:
+        raise InputError(
+            f"--label has no effect with --engine {engine}: only queue workers have labels",
+            hint=f"add --engine {CELERY}, or omit --label",
+        )
+    if engine in CLUSTERS and given["cpu_list"] is not None:
+        raise InputError(
+            f"--cpu-list selects CPUs of this machine, but the job runs on {engine}",
+            hint="use --cpus N",
+        )
+    if engine != LOCAL and given.get("no_capture"):
+        raise InputError(
+            f"--no-capture: the output of a job on {engine} is always captured",
+            hint="omit it",
+        )
 
 
 def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":
@@ -106,8 +134,8 @@ def _sbatch_options(words: tuple[str, ...]) -> tuple[str, ...]:
     for word in words:
         if not word.startswith("-") or "\n" in word or "\0" in word:
             raise InputError(
-                f"--sbatch {word}: that is no option of sbatch",
-                hint="as sbatch takes it: --sbatch=--mail-type=FAIL",
+                f"--sbatch {word}: not an sbatch option",
+                hint="write --sbatch=--mail-type=FAIL",
             )
     return words
 
@@ -169,19 +197,8 @@ def _changed_slurm(choice: "SlurmChoice", given: dict[str, Any]) -> "SlurmChoice
     return replace(choice, **changes)
 
 
-def rows_without_file(rows: tuple[OptionRow, ...]) -> tuple[OptionRow, ...]:
-    """For commands that name a run that is known already."""
-    from msgspec.structs import replace
-
-    return tuple(replace(row, help=_as_sentence(row.help.removeprefix("FILE: "))) for row in rows)
-
-
-def _as_sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-QUEUE_OPTIONS_OF_RUNS = rows_without_file(tuple(row for row in RUN_OPTIONS if row.name in _OF_QUEUES))
-ENGINE_OPTIONS_OF_RUNS = rows_without_file((*ENGINE_OPTIONS, *SLURM_OPTIONS))
+QUEUE_OPTIONS_OF_RUNS = tuple(row for row in RUN_OPTIONS if row.name in _OF_QUEUES)
+ENGINE_OPTIONS_OF_RUNS = (*ENGINE_OPTIONS, *SLURM_OPTIONS)
 
 
 def request_from(given: dict[str, Any], *, background: bool) -> Request:
@@ -264,7 +281,7 @@ def container_from(given: dict[str, Any]) -> ContainerJob | None:
         if wanted:
             name = next(name for name in _CONTAINER_OPTIONS if given[name])
             flag = {"volumes": "volume", "devices": "device"}.get(name, name).replace("_", "-")
-            raise InputError(f"--{flag} goes with --container IMAGE only")
+            raise InputError(f"--{flag} needs --container IMAGE")
         return None
     return ContainerJob(image=given["container"], **wanted)
 
@@ -286,6 +303,7 @@ def refuse_spec_options(given: dict[str, Any]) -> None:
     for row in SPEC_OPTIONS:
         value = given[row.name]
         if row.name not in also_of_commands and value and value != row.default:
+            hint = "the time limit of a command is --timeout TIME" if row.name == "time" else ""
             raise InputError(
-                f"{row.flags[-1]} goes with a workflow file only", hint="joblens run FILE.yaml [OPTIONS]"
+                f"{row.flags[-1]} needs a workflow file", hint=hint or "joblens run FILE.yaml [OPTIONS]"
             )

@@ -1,4 +1,4 @@
-"""Options of commands that drive a run of a workflow that is known already."""
+"""Options of commands that drive a recorded run."""
 
 import os
 from collections.abc import Callable
@@ -16,38 +16,47 @@ OFFER_OPTIONS = (
         kind="count",
         least=1,
         metavar="N",
-        help="At most so many at once.",
+        help="Run at most N jobs at once.",
     ),
-    OptionRow(flags=("--cpus",), name="cpus", kind="number", metavar="N", help="CPUs to offer to the jobs."),
-    OptionRow(flags=("--memory",), name="memory", metavar="SIZE", help="Memory to offer to the jobs."),
     OptionRow(
-        flags=("--gpus",), name="gpus", metavar="N|LIST", help="GPUs to offer: how many, or which: 0,2."
+        flags=("--cpus",),
+        name="cpus",
+        kind="number",
+        metavar="N",
+        help="Total CPUs for the jobs.",
     ),
-    OptionRow(flags=("--time",), name="time", metavar="TIME", help="End the run after this long."),
+    OptionRow(flags=("--memory",), name="memory", metavar="SIZE", help="Total memory for the jobs."),
+    OptionRow(
+        flags=("--gpus",),
+        name="gpus",
+        metavar="N|LIST",
+        help="GPUs for the jobs: a number, or a list: 0,2.",
+    ),
+    OptionRow(flags=("--time",), name="time", metavar="TIME", help="Time limit of the run."),
     OptionRow(
         flags=("--probes",),
         name="probes",
         metavar="LIST",
-        help="What else to measure: all, none, names, +memory, -network.",
+        help="Optional probes: all, none, a list of names, +memory, -network.",
     ),
     OptionRow(
         flags=("-o", "--output-dir"),
         name="output_dir",
         metavar="DIR",
-        help="For what jobs print and for plots. Default: as when the run was made.",
+        help="Directory for job output and plots. Default: as recorded with the run.",
     ),
     OptionRow(
         flags=("--label",),
         name="label",
         kind="many",
         metavar="LABEL",
-        help="This run's own workers also run jobs with this label (repeatable).",
+        help="Workers of this run also take jobs with this label. Repeatable.",
     ),
     OptionRow(
         flags=("--notify",),
         name="notify",
         metavar="CMD",
-        help="Run this at the end, without a shell, with the result as JSON on its input.",
+        help="Run CMD when the run ends, without a shell; the result is on stdin as JSON.",
     ),
 )
 DRIVE_OPTIONS = (
@@ -55,12 +64,12 @@ DRIVE_OPTIONS = (
         flags=("--dry-run",),
         name="dry_run",
         kind="flag",
-        help="Check everything and show the plan; run nothing.",
+        help="Check everything and show the plan without running it.",
     ),
     OptionRow(
-        flags=("--detach",), name="detach", kind="flag", help="In the background; prints the run's id."
+        flags=("--detach",), name="detach", kind="flag", help="Run in the background and print the run's ID."
     ),
-    OptionRow(flags=("-q", "--quiet"), name="quiet", kind="flag", help="No progress and no summary."),
+    OptionRow(flags=("-q", "--quiet"), name="quiet", kind="flag", help="Show no progress and no summary."),
 )
 
 
@@ -90,7 +99,7 @@ def check_offer(given: dict[str, Any]) -> None:
     if given["cpus"] is not None and not given["cpus"] < MOST_CPUS:
         raise InputError(f"--cpus {given['cpus']:g}: too large")
     if given["output_dir"] is not None and not given["output_dir"].strip():
-        raise InputError("-o: the name of the folder is empty", hint="leave it out, or name one")
+        raise InputError("-o: the directory name is empty", hint="omit it, or give one")
 
 
 def checked_probes(text: str | None) -> str | None:
@@ -144,7 +153,7 @@ def only_label(given: dict[str, Any]) -> str:
 
     labels = checked_labels(given["label"])
     if len(labels) > 1:
-        raise InputError("--label: a job has one label", hint="submit it once for each, or name one")
+        raise InputError("--label: a job has one label", hint="submit the job once per label")
     return labels[0] if labels else ""
 
 
@@ -167,7 +176,7 @@ def tell_of_broker(session: Any, options: Any) -> None:
 
     if recorded_broker(configured) != options.broker:
         own, other = parse_broker(options.broker, "").shown, broker_of(session.settings).shown
-        session.note(f"joblens: uses the broker of the run, {own}, not {other}; --broker changes it")
+        session.note(f"joblens: using the run's broker {own}, not {other}; use --broker to change it")
 
 
 def take_queue_options(session: Any, given: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from joblens.cli.context import Session
+from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.options.table import split_spec
 from joblens.model.errors import InputError
 
@@ -24,7 +25,7 @@ def param_option(function: F) -> F:
         "params",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Value of a parameter or variable instead of the file's; may be given several times.",
+        help="Override a parameter or variable of the file. Repeatable.",
     )(function)
 
 
@@ -33,9 +34,7 @@ def params_of(given: tuple[str, ...]) -> dict[str, str]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise InputError(
-                f"--param {text}: not NAME=VALUE", hint="write for example --param lr=0.1:0.5:0.1"
-            )
+            raise InputError(f"--param {text}: not NAME=VALUE", hint="for example: --param lr=0.1:0.5:0.1")
         if name.strip() in params:
             raise InputError(f"--param {name.strip()}: given twice")
         params[name.strip()] = value
@@ -53,7 +52,7 @@ def load_file_or_run(
     from joblens.app.runs.lookup import find_run
 
     if params:
-        raise InputError("--param has no meaning for a run, whose parameters are given")
+        raise InputError("--param does not apply to a run, whose parameters are recorded")
     run = find_run(session.current_store, target, None)
     return loaded_run(run, keeps_spec=keeps_spec), run
 
@@ -69,7 +68,9 @@ def is_file(target: str) -> bool:
 _KEY = "joblens.spec"
 
 
-class SpecCommand(click.Command):
+class SpecCommand(GroupedCommand):
+    """Takes a workflow file, or a command."""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spec, args = split_spec(args)
         ctx.meta[_KEY] = spec
@@ -81,5 +82,5 @@ def with_spec(given: dict[str, Any]) -> dict[str, Any]:
     spec = click.get_current_context().meta.get(_KEY)
     if spec is not None and given["command_line"]:
         word = given["command_line"][0]
-        raise click.UsageError(f"'{word}' behind the workflow file {spec}: only options may follow it")
+        raise click.UsageError(f"'{word}' after the workflow file {spec}: only options may follow it")
     return {**given, "spec": spec}

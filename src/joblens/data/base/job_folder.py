@@ -9,17 +9,17 @@ import msgspec
 from msgspec import Struct
 
 from joblens.files.private import make_private_folder, open_plain_file
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import JobIsRunning, RecipeError
 from joblens.model.recipes.recipe import RecipePlan
 from joblens.plan.workflows.plan_document import plan_from_json
-from joblens.stores.wrappers.journal_file import start_ticks
 
 EVENTS = "events.jsonl"
 
 
 class JobFolder:
-    """Names only; `make` creates the folders. Events and checkpoints may lie elsewhere, when the recipe says
-    so: then in a folder of the job's own name, so that two jobs never meet there."""
+    """Paths of a job; `make` creates the folders. Events and checkpoints may be elsewhere if the recipe says
+    so, in a folder named after the job, so that two jobs never share one."""
 
     def __init__(self, job_dir: str, *, event_log_dir: str = "", checkpoint_dir: str = "") -> None:
         self.path = os.path.abspath(job_dir)
@@ -48,10 +48,10 @@ class JobFolder:
             make_private_folder(folder)
 
     def written_to(self, export_path: str) -> tuple[str, ...]:
-        """Folders that may lie on disks of their own; the job's first."""
+        """Returns the folders that may be on different disks; the job's first."""
         return (self.path, self.checkpoints, self.event_log_dir, os.path.dirname(export_path))
 
-    # What a person, or another program, reads
+    # Files for people and other programs
 
     @property
     def events(self) -> str:
@@ -76,7 +76,7 @@ class JobFolder:
     def recipe_copy(self, file_name: str) -> str:
         return os.path.join(self.path, os.path.basename(file_name) or "recipe.yaml")
 
-    # What the executor itself goes by
+    # Files for the executor
 
     @property
     def plan(self) -> str:
@@ -92,12 +92,12 @@ class JobFolder:
 
     @property
     def lock(self) -> str:
-        """Held with flock by the executor that runs the job; says its process id and when that started."""
+        """Held with flock by the executor that runs the job; contains its process ID and start time."""
         return os.path.join(self.metadata, "lock")
 
     @property
     def reserve(self) -> str:
-        """Room on the disk for saying how the job ended."""
+        """Disk space reserved for writing how the job ended."""
         return os.path.join(self.metadata, "reserve")
 
     @property
@@ -106,11 +106,11 @@ class JobFolder:
 
     @property
     def earlier_export(self) -> str:
-        """Of the job of this id that was there before this one was started over."""
+        """Export manifest of the job that this one replaced with --start-over."""
         return os.path.join(self.metadata, "earlier_export.json")
 
     def cut_folder(self, number: int) -> str:
-        """Pieces of one input that cannot be read from its middle."""
+        """Pieces of one input that cannot be read from the middle."""
         return os.path.join(self.partitions, f"input_{number:06d}")
 
     def cut_manifest(self, number: int) -> str:
@@ -123,7 +123,7 @@ class JobFolder:
         return os.path.join(self.rejects, f"partition_{partition_id:06d}.jsonl")
 
     def output_of(self, partition_id: int | None) -> str:
-        """Printed by operators of users; None: by one that sees all partitions."""
+        """Output of user operators; None: of a global operator."""
         name = "all_partitions" if partition_id is None else f"partition_{partition_id:06d}"
         return os.path.join(self.logs, "operators", f"{name}.log")
 
@@ -133,7 +133,7 @@ class JobFolder:
     def trace_parts(self, index: int, name: str) -> str:
         return os.path.join(self.partitions, f"trace_{index:03d}_{name}")
 
-    # What partitions leave behind
+    # Files of partitions
 
     def checkpoints_of(self, partition_id: int) -> str:
         return os.path.join(self.checkpoints, f"partition_{partition_id:06d}")
@@ -154,7 +154,7 @@ class JobFolder:
         return os.path.join(self.signatures_dir(index), f"partition_{partition_id:06d}.arrow")
 
     def stage_whole(self, partition_id: int, stage: int) -> str:
-        """The state of a partition that waits for the others."""
+        """State of a partition that waits for the others."""
         return os.path.join(self.checkpoints_of(partition_id), f"stage_{stage:03d}.arrow")
 
     def stage_manifest(self, partition_id: int, stage: int) -> str:
@@ -164,7 +164,7 @@ class JobFolder:
         return os.path.join(self.checkpoints_of(partition_id), f"stage_{stage:03d}.rejects.jsonl")
 
     def masks(self, index: int) -> str:
-        """Which rows of which partition a global operator kept, one bit a row."""
+        """Rows of each partition that a global operator kept, one bit per row."""
         return os.path.join(self.partitions, f"masks_{index:03d}.bin")
 
     def masks_manifest(self, index: int) -> str:
@@ -178,40 +178,40 @@ class JobFolder:
 
     @property
     def moved(self) -> str:
-        """Where in the export each part has its place, once they are being moved there."""
+        """Position of each part in the export, written before parts are moved there."""
         return os.path.join(self.partitions, "moved.json")
 
     def scratch(self, index: int) -> str:
-        """Of a global operator, while it decides."""
+        """Scratch space of a global operator."""
         return os.path.join(self.partitions, f"scratch_{index:03d}")
 
 
 def is_of_stage(name: str) -> bool:
-    """A file beside the checkpoints of a partition that only those need that wait for others."""
+    """Whether this is the state of a partition that waits for others, not a checkpoint."""
     return name.startswith("stage_")
 
 
-# Workers hold the lock too, and are killed with their executor: that takes the kernel a moment.
+# Workers hold the lock too; when their executor is killed, the kernel takes a moment to kill them.
 _WAIT_FOR_ORPHANS_S = 10.0
 _LOOK_AGAIN_S = 0.02
 
 
 class Holder(Struct, frozen=True, kw_only=True):
-    """The process that carries a job out."""
+    """The process that executes a job."""
 
     pid: int
-    start_ticks: int | None  # since the machine's start: tells it from a later process of that number
+    start_ticks: int | None  # since boot: distinguishes it from a later process with the same ID
     host: str
 
     @property
     def is_alive(self) -> bool:
-        """Of this machine; nothing is known of another's."""
-        ticks = start_ticks(self.pid)
+        """Whether it runs on this machine; False for another machine."""
+        ticks = process_start_ticks(self.pid)
         return self.host == os.uname().nodename and ticks is not None and ticks == self.start_ticks
 
 
 def running_executor(folder: JobFolder) -> Holder | None:
-    """None: nobody carries the job out now."""
+    """Returns the process that executes the job, or None."""
     try:
         descriptor = os.open(folder.lock, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -228,23 +228,24 @@ def running_executor(folder: JobFolder) -> Holder | None:
 
 
 def take_lock(folder: JobFolder) -> int:
-    """-> a descriptor: held until it is closed, also by all that were forked since. Raises JobIsRunning."""
+    """Returns a descriptor that holds the lock until it is closed, here and in all forked processes. Raises
+    JobIsRunning."""
     descriptor = _open(folder)
     until = time.monotonic() + _WAIT_FOR_ORPHANS_S
     while True:
         if _try_lock(descriptor):
             if is_kept(folder, descriptor):
                 break
-            os.close(descriptor)  # it was taken away, with the folder, before it could be locked
+            os.close(descriptor)  # the folder was removed before it could be locked
             descriptor = _open(folder)
             continue
         holder = _read(descriptor)
         if (holder is not None and holder.is_alive) or time.monotonic() > until:
             os.close(descriptor)
             who = f"process {holder.pid} on {holder.host}" if holder else "another process"
-            raise JobIsRunning(f"job {folder.job_id} is being carried out by {who}")
+            raise JobIsRunning(f"job {folder.job_id} is already being run by{who}")
         time.sleep(_LOOK_AGAIN_S)
-    me = Holder(pid=os.getpid(), start_ticks=start_ticks(os.getpid()), host=os.uname().nodename)
+    me = Holder(pid=os.getpid(), start_ticks=process_start_ticks(os.getpid()), host=os.uname().nodename)
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, msgspec.json.encode(me) + b"\n", 0)
     return descriptor
@@ -256,8 +257,8 @@ def _open(folder: JobFolder) -> int:
 
 
 def is_kept(folder: JobFolder, descriptor: int) -> bool:
-    """Whether the file that is locked is still the job's: somebody may have removed the whole folder, and
-    even begun another job there."""
+    """Whether the locked file is still the job's: the folder may have been removed, or replaced by another
+    job."""
     try:
         there = os.stat(folder.lock)
     except OSError:
@@ -277,7 +278,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _is_free(descriptor: int) -> bool:
-    """A shared lock, for a moment: an executor that starts just then waits it out."""
+    """Takes a shared lock for a moment; an executor that starts just then retries."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -290,14 +291,14 @@ def _read(descriptor: int) -> Holder | None:
     try:
         return msgspec.json.decode(os.pread(descriptor, 1000, 0), type=Holder)
     except (msgspec.MsgspecError, OSError):
-        return None  # it is being written, or is not a file of ours
+        return None  # being written, or not ours
 
 
-START_OVER = "--start-over does all of it anew under the same id; without an id a new job is made"
+START_OVER = "--start-over discards the job and starts again; without an ID a new job is created"
 
 
 def read_plan(job_dir: str) -> RecipePlan | None:
-    """None: there is no such job. Raises RecipeError for a file that cannot be read."""
+    """Returns None if there is no such job. Raises RecipeError if the file cannot be read."""
     path = JobFolder(job_dir).plan
     try:
         with open_plain_file(path) as file:
@@ -311,8 +312,8 @@ def read_plan(job_dir: str) -> RecipePlan | None:
 
 
 def planned_job(job_dir: str) -> RecipePlan:
-    """The same where there has to be one."""
+    """Reads the plan of a job that must exist. Raises RecipeError."""
     plan = read_plan(job_dir)
     if plan is None:
-        raise RecipeError(f"there is no planned job in {job_dir}: {JobFolder(job_dir).plan} is missing")
+        raise RecipeError(f"no planned job in {job_dir}: {JobFolder(job_dir).plan} is missing")
     return plan

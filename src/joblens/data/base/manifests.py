@@ -9,7 +9,7 @@ import msgspec
 import xxhash
 from msgspec import Struct
 
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.files.private import open_plain_file
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.recipes.recipe import Slice
@@ -21,13 +21,13 @@ _CHECK_BYTES = len(b',"checked":""}\n') + 32
 
 
 def write_manifest(path: str, manifest: Struct) -> None:
-    """Last of all: what it tells of is in place. It ends with a digest of itself."""
+    """Writes a manifest with a digest of itself. Call it last, when the files it describes are in place."""
     told = msgspec.json.encode(manifest)
-    write_whole(path, told[:-1] + f',"checked":"{digest_of(told)}"}}\n'.encode())
+    write_atomically(path, told[:-1] + f',"checked":"{digest_of(told)}"}}\n'.encode())
 
 
 def read_manifest(path: str, kind: type[_Manifest]) -> _Manifest | None:
-    """None: there is none, or it is not what was written."""
+    """Returns None if there is no manifest, or it was changed."""
     try:
         with open_plain_file(path) as file:
             data = file.read()
@@ -41,7 +41,7 @@ def read_manifest(path: str, kind: type[_Manifest]) -> _Manifest | None:
 
 
 def digest_of(*parts: Any) -> str:
-    """xxh3-128 over bytes-like parts and texts."""
+    """Returns the xxh3-128 of bytes-like parts and strings."""
     return digest_of_all(parts)
 
 
@@ -74,7 +74,7 @@ def digest_of_file(path: str) -> str:
 
 
 def is_piece_whole(piece: Slice) -> bool:
-    """The file is there and is the one that was written."""
+    """Whether the file exists and is unchanged."""
     try:
         return digest_of_file(piece.path) == piece.digest
     except OSError:
@@ -83,5 +83,5 @@ def is_piece_whole(piece: Slice) -> bool:
 
 def too_short(piece: Slice) -> JoblensError:
     if piece.origin:
-        return JoblensError(f"{piece.path} is damaged: it ends before its time")
+        return JoblensError(f"{piece.path} is truncated")
     return InputError(f"{piece.path} is shorter than it was when the job was planned")

@@ -13,44 +13,44 @@ from joblens.model.recipes.recipe import EventType, OperatorCall, Partition, Rec
 
 
 class CutFile(Struct, frozen=True, tag="cut"):
-    """Cut a file that cannot be read from its middle (compressed, CSV) into pieces of the job's folder."""
+    """Splits a file that cannot be read from the middle (compressed, CSV) into pieces in the job's folder."""
 
     id: str
-    number: int  # of the file, in the order of the dataset
+    number: int  # of the file in the dataset
     whole: Slice
 
 
 class RunStage(Struct, frozen=True, tag="stage"):
-    """Bring one partition through the operators of one stage, from the newest checkpoint there is."""
+    """Runs the operators of one stage on one partition, from its newest checkpoint."""
 
     id: str
     partition: Partition
     stage: int
     attempt: int = 0
-    may_forget: bool = False  # what was decided before is about all partitions: nothing will change it
+    may_forget: bool = False  # earlier decisions cover all partitions and will not change
 
 
 class Decide(Struct, frozen=True, tag="decide"):
-    """Let a global operator say which rows of all partitions stay."""
+    """Lets a global operator choose the rows to keep in all partitions."""
 
     id: str
-    stage: int  # the one that it closes
+    stage: int  # the stage that it closes
     partition_ids: tuple[int, ...]
 
 
 class Assemble(Struct, frozen=True, tag="assemble"):
-    """Put what the partitions exported together at the export path."""
+    """Joins the exported parts of the partitions at the export path."""
 
     id: str
     partition_ids: tuple[int, ...]
-    keep_parts: bool = True  # others are still to come
+    keep_parts: bool = True  # more parts will follow
 
 
 Task = CutFile | RunStage | Decide | Assemble
 
 
 class Happened(Struct, frozen=True, tag="happened"):
-    """An event for the log, while the task goes on."""
+    """An event for the log of a task that is still running."""
 
     task_id: str
     event: RecipeEvent
@@ -62,13 +62,13 @@ class Ended(Struct, frozen=True, tag="ended"):
 
 
 class Failed(Struct, frozen=True, tag="failed"):
-    """The task itself ended in an error."""
+    """The task failed."""
 
     task_id: str
     error_type: str
     error_message: str
     stack_trace: str = ""
-    is_final: bool = False  # trying again cannot help: bad input, a bad row in a strict job
+    is_final: bool = False  # a retry cannot help: bad input, a bad row in a strict job
 
 
 class Lost(Struct, frozen=True, tag="lost"):
@@ -76,7 +76,7 @@ class Lost(Struct, frozen=True, tag="lost"):
 
     task_id: str
     reason: str
-    is_out_of_memory: bool = False  # for certain
+    is_out_of_memory: bool = False  # known for certain
 
 
 Message = Happened | Ended | Failed | Lost
@@ -106,6 +106,6 @@ def op_event(kind: EventType, partition_id: int, call: OperatorCall, **fields: A
 
 
 def step_event(step: str, usage: Usage, **fields: Any) -> RecipeEvent:
-    """What was done for no operator: files cut, rows read, results put together."""
+    """Builds an event for work outside operators: splitting, reading, assembling."""
     meta = {"step": step, "resources": usage.as_metadata()}
     return event(EventType.STEP_COMPLETE, duration=round(usage.wall_seconds, 6), metadata=meta, **fields)

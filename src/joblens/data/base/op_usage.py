@@ -1,4 +1,4 @@
-"""What this process uses between two moments: processor, memory, bytes."""
+"""CPU time, memory and I/O of this process between two points in time."""
 
 import os
 import time
@@ -12,7 +12,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 class Usage(Struct, frozen=True, kw_only=True):
     wall_seconds: float
     cpu_seconds: float
-    memory_peak_bytes: int | None  # of the process's own; None: the kernel does not let the peak be reset
+    memory_peak_bytes: int | None  # private memory of the process; None: the kernel cannot reset the peak
     read_bytes: int | None
     written_bytes: int | None
 
@@ -26,30 +26,29 @@ class Usage(Struct, frozen=True, kw_only=True):
         }
 
 
-_mapped_bytes = 0  # of files that this process has mapped: the kernel counts no call to read for these
+_mapped_bytes = 0  # bytes of mapped files: the kernel counts no reads for them
 
 
 def note_mapped(size_bytes: int) -> None:
-    """Whoever maps a file to read it says so."""
+    """Records that a file was mapped for reading."""
     global _mapped_bytes  # noqa: PLW0603 - a number of the process, like the kernel's own
     _mapped_bytes += size_bytes
 
 
-_most_of_files = 0  # pages of mapped files, since the last meter was made, where somebody looked
+_most_of_files = 0  # most bytes of mapped files since the last meter was created, where sampled
 
 
 def note_memory_of_files() -> None:
-    """Whoever lets a mapped file go before a meter is read says so first."""
+    """Samples the memory of mapped files; call it before one is unmapped."""
     global _most_of_files  # noqa: PLW0603 - a number of the process, like the kernel's own
     now = _memory()
     _most_of_files = max(_most_of_files, now.of_files if now else 0)
 
 
 class Meter:
-    """Begins when it is made. Bytes are those of calls to read and write (`rchar`, `wchar` of the kernel,
-    without what looking there costs) and of files that were mapped to be read. Memory is what the process
-    has for itself: pages of mapped files belong to the files, and the job as a whole is not charged for them
-    as its own either."""
+    """Measures from its creation. I/O: bytes of read and write calls (`rchar`, `wchar`, without the cost of
+    reading them) and of files mapped for reading. Memory: private pages only; pages of mapped files are not
+    charged to the job either."""
 
     def __init__(self) -> None:
         global _most_of_files  # noqa: PLW0603 - as above
@@ -70,15 +69,14 @@ class Meter:
             wall_seconds=wall,
             cpu_seconds=cpu,
             memory_peak_bytes=self._own_peak() if self._can_reset else None,
-            # The first look is itself a call to read, counted after it was answered.
+            # The first reading is itself a read call, counted afterwards.
             read_bytes=max(0, io.read - before.read - before.cost) + mapped if io and before else None,
             written_bytes=io.written - before.written if io and before else None,
         )
 
     def _own_peak(self) -> int | None:
-        """The kernel keeps the peak of all pages together, mapped files among them. Those change where files
-        are mapped and let go, so the largest share that was seen, at both ends and in between, is taken
-        off."""
+        """Subtracts the largest sampled share of mapped files from the peak, which the kernel keeps for all
+        pages together."""
         peak, now, before = _read_peak(), _memory(), self._memory
         if peak is None or now is None or before is None:
             return peak
@@ -88,7 +86,7 @@ class Meter:
 class _Io(Struct, frozen=True, gc=False):
     read: int
     written: int
-    cost: int  # of asking
+    cost: int  # of reading the counters
 
 
 class _Memory(Struct, frozen=True, gc=False):

@@ -1,4 +1,4 @@
-"""What an operator is. One is made once in every worker, from its parameters, and then works on whole
+"""Operator base classes. Each worker creates an operator once from its parameters and applies it to whole
 batches."""
 
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class OperatorContext(Struct, frozen=True, kw_only=True):
-    """What an operator may know of the recipe it stands in."""
+    """Settings of the recipe that operators need."""
 
     text_key: str = "text"
     image_key: str = "images"
@@ -17,25 +17,25 @@ class OperatorContext(Struct, frozen=True, kw_only=True):
 
 
 class Operator:
-    """Subclasses take their parameters as keyword arguments of `__init__`, with types and defaults: those are
-    what recipes are checked against. `text_key` may be given to every operator, and is taken out before."""
+    """Subclasses take their parameters as keyword arguments of `__init__`, with types and defaults; recipes
+    are checked against these. Every operator accepts `text_key`, which is removed before."""
 
     name: ClassVar[str] = ""
-    needs: ClassVar[str] = ""  # what must be installed or at hand besides, for the list of operators
+    needs: ClassVar[str] = ""  # extra requirements, shown in the list of operators
     text_key: str = "text"
-    sees_whole_rows: ClassVar[bool] = False  # also those read from JSON, of which ours see columns only
+    sees_whole_rows: ClassVar[bool] = False  # rows from JSON too; built-in operators only see columns
 
     def columns(self) -> tuple[str, ...]:
-        """Fields it wants to see as columns."""
+        """Returns the fields it needs as columns."""
         return (self.text_key,)
 
     def check(self) -> None:
-        """Before anything runs: raises InputError for what cannot work (a pattern, a missing model)."""
+        """Called before anything runs. Raises InputError for invalid input (a pattern, a missing model)."""
 
 
 class RowErrors(Exception):
-    """Raised by `map`, `stats` and `signatures` when some rows cannot be worked on: places in the batch and
-    what is wrong with each. The rest of the batch may be handed in again without them."""
+    """Raised by `map`, `stats` and `signatures` for rows that fail: index in the batch -> reason. The rest of
+    the batch may be passed again without them."""
 
     def __init__(self, reasons: dict[int, str]) -> None:
         super().__init__(f"{len(reasons)} rows cannot be worked on: {next(iter(reasons.values()), '')}")
@@ -46,53 +46,51 @@ class Mapper(Operator):
     """Changes rows."""
 
     def map(self, batch: Any) -> Any:
-        """A RecordBatch of as many rows, in the same order. Arrays of columns that did not change are
-        handed on as they are: that is how a checkpoint knows."""
+        """Returns a RecordBatch with as many rows in the same order. Unchanged columns must be returned as
+        the same arrays: checkpoints rely on that."""
         raise NotImplementedError
 
 
 class Filter(Operator):
-    """Keeps or drops rows by numbers it computes of them. The settings say how a range is read, and may be
-    given to every filter; `data.ranges.within` keeps to them."""
+    """Keeps or drops rows by computed statistics. Every filter accepts the settings of the range; see
+    `data.rows.ranges.within`."""
 
     min_closed_interval: bool = True
     max_closed_interval: bool = True
     reversed_range: bool = False
 
     def stats(self, batch: Any) -> dict[str, Any]:
-        """Name -> Arrow array, one value a row."""
+        """Returns name -> Arrow array, one value per row."""
         raise NotImplementedError
 
     def keep(self, stats: dict[str, Any]) -> Any:
-        """A BooleanArray without nulls."""
+        """Returns a BooleanArray without nulls."""
         raise NotImplementedError
 
 
 class Signatures(Struct, frozen=True, eq=False):
-    """What a global operator wants to know of one partition, kept in a file between the two steps. Large
-    arrays are mapped, not loaded."""
+    """Input of a global operator from one partition, kept in a file. Large arrays are mapped, not loaded."""
 
     partition_id: int
     rows: int
-    batch: Any  # pa.RecordBatch, one row a row
+    batch: Any  # pa.RecordBatch, one row per row
 
 
 class GlobalOperator(Operator):
-    """Has to see all partitions before it can say which rows stay. Each partition is asked for signatures,
-    side by side; one process decides; each partition drops its rows."""
+    """Needs all partitions to choose rows. Partitions compute signatures in parallel, one process decides,
+    and each partition drops its rows."""
 
     def signatures(self, batch: Any) -> Any:
-        """A RecordBatch with one row a row, of small fixed-size columns (it may have no columns)."""
+        """Returns a RecordBatch with one row per row, of small fixed-size columns (possibly none)."""
         raise NotImplementedError
 
     def decide(self, parts: Sequence[Signatures], *, budget_bytes: int, scratch: str) -> Iterable[Any]:
-        """One mask (BooleanArray without nulls) for each part, in the order of the parts, which is that of
-        the dataset. Needs no more memory than the budget however many rows there are; `scratch` is a
-        folder that is removed afterwards."""
+        """Returns one mask (BooleanArray without nulls) per part, in dataset order. Must stay within the
+        memory budget for any number of rows; `scratch` is a folder that is removed afterwards."""
         raise NotImplementedError
 
     def first_numbers(self, parts: Sequence[Signatures]) -> Sequence[int] | None:
-        """For an operator that numbers rows: the number of each part's first row."""
+        """Returns the number of each part's first row, for an operator that numbers rows."""
         return None
 
     def number(self, state: Any, first: int) -> None:

@@ -17,9 +17,9 @@ def import_arrow() -> None:
 
 @contextlib.contextmanager
 def quickly() -> Iterator[None]:
-    """While numpy is imported. Workers go side by side already: threads for linear algebra would only take
-    their CPUs from them, and begin with waiting busily for work. What the environment says counts, and
-    programs that are started later find it as it was. Imports make no garbage worth looking for."""
+    """Imports numpy without BLAS threads: workers already run in parallel, and the threads would busy-wait
+    for work. An explicit environment setting wins, and the environment is restored. Garbage collection is
+    paused."""
     is_ours = _BLAS_THREADS not in os.environ
     was_on = gc.isenabled()
     gc.disable()
@@ -42,8 +42,8 @@ _KEPT_BYTES = 8 << 20
 
 @functools.cache
 def return_large_blocks() -> bool:
-    """Columns go back to the system when they are freed, and small things stay at hand. Left to itself glibc
-    takes the first column that is freed as a sign to keep all later ones. False: another C library."""
+    """Makes glibc return freed columns to the system and keep small blocks. Otherwise the first freed column
+    raises glibc's threshold for all later ones. Returns False for another C library."""
     try:
         set_option = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""Why something went wrong, in words that can be written down whatever they came from."""
+"""Error messages that can be written to any file."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from types import TracebackType
 
 from joblens.model.values.units import format_bytes
 
-# Whatever somebody's operator raises says something about the row that it was given: leaving the program too.
+# Anything a user operator raises is an error of its row, SystemExit too.
 OF_AN_OPERATOR = (Exception, SystemExit, KeyboardInterrupt)
 
 _DATA = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -17,7 +17,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def encodable(text: str) -> str:
-    """Half characters, as in names of files that are no text, cannot be written as they are."""
+    """Escapes unpaired surrogates, as in file names that are not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -26,7 +26,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def reason_with_line(error: BaseException) -> str:
-    """With the line of somebody's own operator that it comes from: `KeyError: 'txet' (mine.py, line 4)`."""
+    """Adds the line of the user operator that raised: `KeyError: 'txet' (mine.py, line 4)`."""
     place = _line_of_own(error.__traceback__)
     if not place:
         return reason_of(error)
@@ -35,8 +35,8 @@ def reason_with_line(error: BaseException) -> str:
 
 
 def _line_of_own(trace: TracebackType | None) -> str:
-    """The innermost line in the file that was first called; "" for an operator of joblens, whose reasons are
-    about rows."""
+    """Returns the innermost line in the operator's file; "" for built-in operators, whose errors describe
+    rows."""
     file, line = "", 0
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
@@ -58,20 +58,20 @@ def message_of(error: BaseException) -> str:
 
 
 def is_full(error: BaseException) -> bool:
-    """The disk, or what the user may have of it."""
+    """Whether the disk or the user's quota is full."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def with_place(error: OSError, folders: Sequence[str]) -> str:
-    """An error of the disk with where that was, and what to do. `folders` are those that are written to; the
-    first is the job's own."""
+    """Describes a disk error with its location and advice. `folders`: all folders written to; the job's
+    first."""
     if is_full(error):
         place = error.filename if isinstance(error.filename, str) else _fullest(folders)
         left = _free_bytes(place)
         told = "" if left is None else f" ({format_bytes(left)} free)"
         return encodable(
-            f"no space left for {place}{told}: make room there and go on with the job, or name another place "
-            "with work_dir, checkpoint_dir or export_path"
+            f"no space left for {place}{told}: free some space and resume the job, or choose "
+            "another location with work_dir, checkpoint_dir or export_path"
         )
     if error.errno == errno.ENOENT and not os.path.isdir(folders[0]):
         return encodable(f"the job's folder {folders[0]} was removed while the job ran")
@@ -79,7 +79,7 @@ def with_place(error: OSError, folders: Sequence[str]) -> str:
 
 
 def _fullest(folders: Sequence[str]) -> str:
-    """Calls that write do not say where to."""
+    """Returns the folder with the least free space: errors of write calls name no file."""
     return min(folders, key=lambda folder: _free_bytes(folder) or 0)
 
 

@@ -1,4 +1,4 @@
-"""The one process that decides what a recipe's job does next, and the only one that writes its event log."""
+"""Coordinator of a recipe's job: decides the next tasks; the only writer of the event log."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ from joblens.data.partition.checkpoints import FinishedPart, RejectsSoFar
 from joblens.data.partition.tracing import put_traces_together
 from joblens.data.partition.work import CutManifest
 from joblens.data.partition.worker_context import WorkerContext
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.model.errors import BadRow, JobCannotGoOn
 from joblens.model.jobs.details import RejectReason
 from joblens.model.recipes.recipe import (
@@ -42,7 +42,7 @@ Log = Callable[[Sequence[RecipeEvent]], None]
 
 
 class ExportManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a job that is through: its files, and what they were made of."""
+    """Manifest of a finished job: its files and their origin."""
 
     origin: str
     export: Export
@@ -54,20 +54,20 @@ class ExportManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rejects:
-    """Rows that were rejected so far, by partition."""
+    """Rejected rows so far, by partition."""
 
     def __init__(self, limit: str) -> None:
         self._limit = limit
         self.in_cutting = 0
         self._reasons_in_cutting: list[tuple[RejectReason, ...]] = []
-        self._of_partitions: dict[int, tuple[RejectsSoFar, int]] = {}  # with the rows that could be read
+        self._of_partitions: dict[int, tuple[RejectsSoFar, int]] = {}  # with the number of readable rows
 
     def cut(self, cut: CutManifest) -> None:
         self.in_cutting += cut.rejected
         self._reasons_in_cutting.append(cut.reasons)
 
     def ended(self, partition_id: int, result: Mapping[str, Any]) -> None:
-        """Counts are of all stages up to here."""
+        """Records counts over all stages so far."""
         so_far = msgspec.convert(result["rejects"], RejectsSoFar)
         self._of_partitions[partition_id] = (so_far, int(result["source_rows"]))
 
@@ -79,7 +79,8 @@ class Rejects:
         return joined_reasons([*self._reasons_in_cutting, *tallies])
 
     def check(self, folder: str, *, are_all_read: bool) -> None:
-        """JobCannotGoOn where there are more than the recipe allows. A share is known once all rows are."""
+        """Raises JobCannotGoOn if more rows were rejected than the recipe allows. A percentage is checked
+        once all rows are read."""
         if not self._limit or (self._limit.endswith("%") and not are_all_read):
             return
         every = self._rows()
@@ -92,23 +93,23 @@ class Rejects:
             )
 
     def _rows(self) -> int:
-        """Rows that could be read, and rows that could not. Rows rejected in cutting could not be read."""
+        """Counts all rows, readable or not. Rows rejected while splitting were not readable."""
         of_partitions = self._of_partitions.values()
         return self.in_cutting + sum(rejects.unread + rows for rejects, rows in of_partitions)
 
 
 class Coordinator:
-    """What is done is read from manifests, by workers, every time: a task whose result lies there verified is
-    answered at once. So a resumed job asks for the same tasks as a new one."""
+    """Workers check manifests every time: a task whose verified result exists returns at once. So a resumed
+    job requests the same tasks as a new one."""
 
     def __init__(
-        self, workshop: WorkerContext, pool: Pool, log: Log, asked_to_stop: Callable[[], int | None]
+        self, context: WorkerContext, pool: Pool, log: Log, asked_to_stop: Callable[[], int | None]
     ) -> None:
-        self._shop = workshop
-        self._plan: RecipePlan = workshop.plan
-        self._folder: JobFolder = workshop.folder
+        self._context = context
+        self._plan: RecipePlan = context.plan
+        self._folder: JobFolder = context.folder
         self._log = log
-        settings = workshop.plan.recipe.partition
+        settings = context.plan.recipe.partition
         self._tasks = TaskRunner(
             pool,
             log,
@@ -116,15 +117,15 @@ class Coordinator:
             max_retries=settings.max_retries,
             at_once=settings.max_concurrent_partitions,
         )
-        self._partitions: tuple[Partition, ...] = workshop.plan.partitions
+        self._partitions: tuple[Partition, ...] = context.plan.partitions
         self._failed: dict[int, GaveUp] = {}
         self._finished: dict[int, FinishedPart] = {}
-        self._rejects = Rejects(workshop.plan.recipe.max_rejects)
+        self._rejects = Rejects(context.plan.recipe.max_rejects)
         self._export: Export | None = None
         self._done_before: ExportManifest | None = None
 
-    def carry_out(self, *, is_resumed: bool) -> JobEnd:
-        """Raises Stopped, and whatever ends a job."""
+    def run(self, *, is_resumed: bool) -> JobEnd:
+        """Runs the job to its end. Raises Stopped and any error that ends the job."""
         before = whole_export(self._plan, self._folder)
         if before is not None:
             self._export, self._done_before = before.export, before
@@ -147,7 +148,7 @@ class Coordinator:
     # Steps
 
     def _cut(self) -> tuple[Partition, ...]:
-        """Files that cannot be read from the middle first; then all pieces in the order of the dataset."""
+        """Splits files that cannot be read from the middle; returns all partitions in dataset order."""
         tasks = [CutFile(f"cut-{number}", number, whole) for number, whole in enumerate(self._plan.uncut)]
         results = self._tasks.run(tasks, _must_succeed)
         pieces: list[Slice] = []
@@ -159,7 +160,7 @@ class Coordinator:
 
     def _run_stage(self, stage: Stage) -> None:
         left = [each for each in self._partitions if each.id not in self._failed]
-        # A partition that failed may come through when the job is gone on with; then all is decided again.
+        # A failed partition may succeed when the job is resumed; then everything is decided again.
         may_forget = not self._failed
         tasks = [
             RunStage(f"stage-{stage.index}-{each.id}", each, stage.index, may_forget=may_forget)
@@ -172,7 +173,7 @@ class Coordinator:
                 if isinstance(how, Ended):
                     self._finished[task.partition.id] = _result(how, FinishedPart)
         if self._failed:
-            self._check_inputs()  # it may well be why
+            self._check_inputs()  # which may be the cause
         if self._partitions and len(self._failed) == len(self._partitions):
             first = next(iter(self._failed.values()))
             raise JobCannotGoOn(f"all partitions failed: {first.error_message}")
@@ -255,26 +256,25 @@ class Coordinator:
         self._clear_away()
         return JobEnd(status="completed", export_paths=export.paths, rows_out=export.rows)
 
-    # Beside them
+    # Checks and records
 
     def _check_inputs(self) -> None:
-        """Rows of before and after a change must not come together in one export."""
+        """Refuses changed inputs: rows from before and after a change must not end up in one export."""
         changes = changed_since(self._plan.inputs)
         if changes:
             more = f" (and {len(changes) - 3} more)" if len(changes) > 3 else ""
             raise JobCannotGoOn(
-                f"the data is not what it was when the job was planned: {'; '.join(changes[:3])}{more}",
-                hint="put it back as it was and go on with the job, or do all of it anew with --start-over",
+                f"the data has changed since the job was planned: {'; '.join(changes[:3])}{more}",
+                hint="restore it and resume the job, or start again with --start-over",
             )
 
     def _check_rows_are_left(self) -> None:
-        """Rows that were rejected are a reason to look, and none to put nothing in the place of an earlier
-        export."""
+        """Refuses to replace an earlier export by nothing because rows were rejected."""
         rejected = self._rejects.count()
         if rejected and not any(each.part.rows for each in self._finished.values()):
             first = describe_reject(self._rejects.reasons()[0])
             raise JobCannotGoOn(
-                f"no row is left to export: {rejected} were rejected ({first}; "
+                f"no rows left to export: {rejected} were rejected ({first}; "
                 f"all of them in {self._folder.rejects}). {self._plan.recipe.export_path} was not written"
             )
 
@@ -283,11 +283,11 @@ class Coordinator:
             self._log([event(EventType.DAG_EXECUTION_PLAN_LOADED, output_path=self._folder.dag_plan)])
             return
         calls = self._plan.recipe.process
-        kinds = [self._shop.kind(call.index) for call in calls]
+        kinds = [self._context.kind(call.index) for call in calls]
         self._log([job_summary.dag_build_start(kinds)])
         began = time.monotonic()
         document = dag_document(calls, kinds, [each.id for each in self._partitions], time.time())
-        write_whole(self._folder.dag_plan, msgspec.json.encode(document))
+        write_atomically(self._folder.dag_plan, msgspec.json.encode(document))
         self._log(job_summary.dag_built(document, time.monotonic() - began, self._folder.dag_plan))
 
     def counts(self) -> dict[str, Any]:
@@ -310,14 +310,14 @@ class Coordinator:
             "failed_partitions": sorted(self._failed),
             "rows_in": sum(each.source_rows for each in done),
             "rows_out": self._export.rows if self._export else None,
-            # Partitions that wait have some of them.
+            # waiting partitions have rejected rows too
             "rejected_rows": self._rejects.count() if is_all else None,
             "rejects": msgspec.to_builtins(self._rejects.reasons()),
         }
 
     def _clear_away(self) -> None:
-        """What only a job needs that is not through. Checkpoints stay, as long as their job's folder does,
-        without the states in which partitions waited for each other."""
+        """Removes files that only an unfinished job needs. Checkpoints stay as long as the job's folder,
+        without the states of waiting partitions."""
         shutil.rmtree(self._folder.partitions, ignore_errors=True)
         os.mkdir(self._folder.partitions, 0o700)
         for name in os.listdir(self._folder.checkpoints):
@@ -339,7 +339,7 @@ def _result(how: Ended | GaveUp, kind: type[_Kind]) -> _Kind:
 
 
 def whole_export(plan: RecipePlan, folder: JobFolder) -> ExportManifest | None:
-    """What the job has exported, if that is still there as it was written."""
+    """Returns the job's export if its files are unchanged."""
     manifest = manifests.read_manifest(folder.export_manifest, ExportManifest)
     if manifest is None or manifest.origin != _origin(plan):
         return None

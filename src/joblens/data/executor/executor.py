@@ -28,14 +28,14 @@ from joblens.data.logging.event_log import EventLog, event_words
 from joblens.data.logging.rotating_log import setup_logger
 from joblens.data.partition import restoring, work
 from joblens.data.partition.restoring import remove_all_leftovers
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.files.private import make_private_folder
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import BadRow, JobIsRunning, JoblensError
 from joblens.model.recipes.recipe import EventType, Executor, RecipeEvent, RecipePlan, Step
 from joblens.plan.workflows.plan_document import plan_digest
-from joblens.stores.wrappers.journal_file import start_ticks
 
-# Given back when the job ends: on a full disk, that it failed can still be written down.
+# Freed when the job ends, so that the failure can be written even on a full disk.
 _RESERVE_BYTES = 64 * 1024
 _TELL_STEPS = (
     EventType.STEP_COMPLETE,
@@ -45,7 +45,7 @@ _TELL_STEPS = (
 
 
 class StepsTold:
-    """Adds up what events say was used for no operator, whether or not they are written anywhere."""
+    """Sums resource use outside operators, whether or not events are written."""
 
     def __init__(self, summary: JobSummary) -> None:
         self._totals = StepTotals(summary.steps_before)
@@ -74,8 +74,8 @@ class JobRun:
     def run(self, coordinator: Coordinator, summary: JobSummary, *, is_resumed: bool) -> JobEnd:
         began, meter = time.time(), Meter()
         end = self._to_its_end(coordinator, summary, is_resumed=is_resumed)
-        led = self._led(meter)  # the kernel adds what workers read and wrote when they have ended
-        self._pool.close()  # nobody writes any more
+        led = self._led(meter)  # the kernel adds workers' I/O when they have exited
+        self._pool.close()  # no more writers
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._folder.reserve)
         if end.status == "failed":
@@ -85,14 +85,14 @@ class JobRun:
     def _to_its_end(self, coordinator: Coordinator, summary: JobSummary, *, is_resumed: bool) -> JobEnd:
         try:
             summary.write_start()
-            write_whole(self._folder.reserve, bytes(_RESERVE_BYTES))
+            write_atomically(self._folder.reserve, bytes(_RESERVE_BYTES))
             self._log([job_summary.job_start(self._plan, is_resumed=is_resumed)])
-            return coordinator.carry_out(is_resumed=is_resumed)
+            return coordinator.run(is_resumed=is_resumed)
         except Stopped as stopped:
             return JobEnd(status="stopped", error_message=str(stopped), exit_code=128 + stopped.signal_number)
         except JoblensError as error:
             told = "; ".join(part for part in (message_of(error), error.hint) if part)
-            can_go_on = not isinstance(error, BadRow)  # the row would end it again
+            can_go_on = not isinstance(error, BadRow)  # the row would fail again
             return JobEnd(status="failed", error_message=told, exit_code=1, can_go_on=can_go_on)
         except OSError as error:
             told = with_place(error, self._folder.written_to(self._plan.recipe.export_path))
@@ -104,7 +104,7 @@ class JobRun:
     def _told(
         self, end: JobEnd, counts: dict[str, Any], summary: JobSummary, duration: float, led: RecipeEvent
     ) -> JobEnd:
-        """Each place by itself: that one cannot be written says nothing about the other."""
+        """Writes the end to the summary and the log independently: one may fail without the other."""
         self._steps.see([led])
         ended = job_summary.job_end(end, duration, self._plan, counts)
         lost: list[OSError] = []
@@ -120,12 +120,12 @@ class JobRun:
             return end
         told = with_place(lost[0], self._folder.written_to(self._plan.recipe.export_path))
         return msgspec.structs.replace(
-            end, error_message=f"its end cannot be written down: {told}", exit_code=1
+            end, error_message=f"cannot write how the job ended: {told}", exit_code=1
         )
 
     def _led(self, meter: Meter) -> RecipeEvent:
-        """What this process itself used, its start included. It goes on beside all the others: its time is
-        that of the job."""
+        """Builds the event for the resources of this process, including its start. It runs for the whole job,
+        so it has no time of its own."""
         usage = meter.usage()
         used = UsedResources(
             cpu_seconds=round(time.process_time(), 6),
@@ -158,14 +158,14 @@ _TOLD = {
 
 
 def execute(job_dir: str, asked_to_stop: Callable[[], int | None], planned: str = "") -> JobEnd:
-    """Raises JobIsRunning, and RecipeError when there is no such job. `planned`: the digest of the plan that
-    is to be carried out; another one may have taken its place since."""
-    planned_job(job_dir)  # a folder without one stays as it is
+    """Executes the job in this folder. `planned`: digest of the plan to execute, as another process may have
+    replaced it. Raises JobIsRunning, and RecipeError if there is no such job."""
+    planned_job(job_dir)  # leaves a folder without a plan untouched
     lock = take_lock(JobFolder(job_dir))
     try:
         plan = planned_job(job_dir)
         if planned and plan_digest(plan) != planned:
-            raise JobIsRunning(f"job {plan.job_id} was planned anew by somebody else in the meantime")
+            raise JobIsRunning(f"job {plan.job_id} was replanned by another process in the meantime")
         folder = JobFolder.of_plan(plan)
         folder.make()
         return _execute(plan, folder, _Asked(asked_to_stop, folder, lock))
@@ -174,7 +174,7 @@ def execute(job_dir: str, asked_to_stop: Callable[[], int | None], planned: str 
 
 
 class _Asked:
-    """To stop, or by the facts: a job whose folder is gone has nothing left to go on with."""
+    """Returns the stop signal; raises if the job's folder was removed."""
 
     def __init__(self, asked_to_stop: Callable[[], int | None], folder: JobFolder, lock: int) -> None:
         self._asked_to_stop = asked_to_stop
@@ -192,8 +192,8 @@ class _Asked:
 
 
 def _started_at() -> float:
-    """Of this process: what it took to start is time of the job, as in the record of what it used."""
-    ticks = start_ticks(os.getpid())
+    """Returns when this process started: start-up counts as time of the job, as in its record."""
+    ticks = process_start_ticks(os.getpid())
     if ticks is None:
         return time.time()
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
@@ -205,9 +205,9 @@ def _execute(plan: RecipePlan, folder: JobFolder, asked_to_stop: Callable[[], in
     summary = JobSummary(plan, folder, _started_at())
     restoring.remove_all_leftovers(folder)
     pa.set_cpu_count(1)
-    workshop = work.workshop_of(plan)
+    context = work.worker_context(plan)
     make_private_folder(folder.event_log_dir)
-    # Workers are forked before logs are opened: they have nothing to write there.
+    # Workers are forked before the logs are opened: they do not write to them.
     pool = _pool(plan)
     logger = setup_logger(folder.logs)
     events = EventLog(folder.events, job_id=plan.job_id, text_path=folder.events_log)
@@ -221,7 +221,7 @@ def _execute(plan: RecipePlan, folder: JobFolder, asked_to_stop: Callable[[], in
             _tell(logger, each)
 
     try:
-        coordinator = Coordinator(workshop, pool, log, asked_to_stop)
+        coordinator = Coordinator(context, pool, log, asked_to_stop)
         return JobRun(plan, pool, log, steps).run(coordinator, summary, is_resumed=is_resumed)
     finally:
         pool.close()
@@ -235,7 +235,7 @@ def _pool(plan: RecipePlan) -> Pool:
         return RayPool(plan.workers, plan, plan.recipe.ray_address)
 
     def carried_out(task: Task, send: Callable[[Happened], None]) -> Ended | Failed:
-        return work.answer(task, plan, send)
+        return work.run_reported(task, plan, send)
 
     return LocalPool(plan.workers, carried_out)
 
@@ -244,6 +244,6 @@ def _tell(logger: logging.Logger, each: RecipeEvent) -> None:
     kind = EventType(each.event_type)
     level = _LEVELS.get(kind, logging.INFO if kind in _TOLD else logging.DEBUG)
     record = logger.makeRecord(_LOGGER, level, "", 0, event_words(each), (), None)
-    record.created = each.timestamp  # when it happened: a worker may have told it later
+    record.created = each.timestamp  # when it happened: workers may report later
     record.msecs = each.timestamp % 1 * 1000
     logger.handle(record)

@@ -13,7 +13,7 @@ from joblens.data.base.job_folder import JobFolder
 from joblens.data.base.messages import event
 from joblens.data.executor.task_runner import GaveUp
 from joblens.data.partition.checkpoints import FinishedPart
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.files.private import open_plain_file
 from joblens.model.recipes.recipe import CheckpointStrategy, EventType, Partition, RecipeEvent, RecipePlan
 from joblens.model.recipes.snapshot import StepProgress
@@ -29,11 +29,11 @@ class JobEnd(Struct, frozen=True, kw_only=True):
     export_paths: tuple[str, ...] = ()
     rows_out: int | None = None
     exit_code: int = 0
-    can_go_on: bool = True  # False: going on would end the same way
+    can_go_on: bool = True  # False: a resumed job would fail the same way
 
 
 class JobSummary:
-    """job_summary.json, at the start and at the end of every run of the job."""
+    """Writes job_summary.json at the start and the end of every run of the job."""
 
     def __init__(self, plan: RecipePlan, folder: JobFolder, started_at: float) -> None:
         self._plan = plan
@@ -89,7 +89,9 @@ class JobSummary:
         )
 
     def _write(self, fields: dict[str, Any]) -> None:
-        write_whole(self._folder.summary, msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n")
+        write_atomically(
+            self._folder.summary, msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
+        )
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -101,7 +103,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _seconds_of_runs(before: dict[str, Any], events: str) -> float:
-    """Of those that ended, and of one that was killed up to the last that it told."""
+    """Sums the durations of runs that ended; of a killed run up to its last event."""
     if before.get("status") != "running":
         return float(before.get("duration") or 0.0)
     seconds = float(before.get("earlier_duration") or 0.0)
@@ -125,8 +127,8 @@ def write_mapping(
     failed: dict[int, GaveUp],
     rejected_in_cutting: int = 0,
 ) -> None:
-    """Which partition is which part of the dataset, and what came of it. Rows are those that could be read;
-    how many a partition has is known when it was."""
+    """Writes the mapping from partitions to the dataset, with results. Row counts are of readable rows, known
+    once a partition was read."""
     rows = [finished[each.id].source_rows if each.id in finished else each.rows for each in partitions]
     firsts = _first_rows(rows)
     document = {
@@ -143,11 +145,11 @@ def write_mapping(
             for each, first, count in zip(partitions, firsts, rows, strict=False)
         ],
     }
-    write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
 
 def _first_rows(counts: Sequence[int | None]) -> list[int | None]:
-    """The place of each one's first row in all of them, and last their sum."""
+    """Returns the index of each partition's first row, and the total."""
     firsts: list[int | None] = [0]
     for count in counts:
         before = firsts[-1]
@@ -188,7 +190,7 @@ def job_start(plan: RecipePlan, *, is_resumed: bool) -> RecipeEvent:
     partitions = None if plan.uncut else len(plan.partitions)
     return event(
         EventType.JOB_RESTART if is_resumed else EventType.JOB_START,
-        message=f"job {plan.job_id} {'is gone on with' if is_resumed else 'starts'}",
+        message=f"job {plan.job_id} {'resumes' if is_resumed else 'starts'}",
         total_partitions=UNSET if partitions is None else partitions,
         config={
             "dataset_path": list(recipe.dataset_path),

@@ -33,7 +33,7 @@ def send_frame(connection: socket.socket, message: msgspec.Struct) -> None:
 
 
 class Incoming:
-    """Puts together what comes in pieces."""
+    """Decodes messages that arrive in chunks."""
 
     def __init__(self, connection: socket.socket, kind: Any) -> None:
         self._connection = connection
@@ -41,7 +41,7 @@ class Incoming:
         self._waiting = bytearray()
 
     def receive(self) -> list[Any] | None:
-        """Waits for the next piece: the messages that are whole with it. None: the other side is gone."""
+        """Waits for the next chunk and returns the complete messages. None: the other end is closed."""
         try:
             piece = self._connection.recv(_READ_BYTES)
         except ConnectionError:
@@ -71,7 +71,7 @@ _RATHER_THAN_OTHERS = 300  # of 1000
 
 
 class MemoryKills:
-    """Those of the control group that this process is in."""
+    """Out-of-memory kills in this process's cgroup."""
 
     def __init__(self) -> None:
         try:
@@ -81,8 +81,8 @@ class MemoryKills:
         self._told = self._count()
 
     def was_one(self) -> bool | None:
-        """Asked for each process that was killed: whether there is a kill that no other one had. None: nobody
-        counts them here."""
+        """Whether there is a kill not yet attributed to another process. None: the kernel does not count them
+        here."""
         count = self._count()
         if count is None or self._told is None:
             return None
@@ -93,7 +93,7 @@ class MemoryKills:
 
     def limit_told(self) -> str:
         limit = usable_memory_bytes(self._layout)
-        return "" if limit is None else f" ({format_bytes(limit)} is all there is)"
+        return "" if limit is None else f" (limit {format_bytes(limit)})"
 
     def _count(self) -> int | None:
         for key, name, parse in _FILES:
@@ -108,7 +108,7 @@ class MemoryKills:
 
 
 def be_killed_first() -> None:
-    """When memory runs out: rather this process than the one that can start it again."""
+    """Makes the kernel kill this process before its parent when memory runs out."""
     with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:
         now = int(file.read())
         file.seek(0)
@@ -117,12 +117,13 @@ def be_killed_first() -> None:
 
 _PR_SET_PDEATHSIG = 1
 
-# Carries a task out, sends events meanwhile, and answers with how it ended.
+# Executes a task, sends events, and returns the result.
 Work = Callable[[Task, Callable[[Happened], None]], Ended | Failed]
 
 
 class LocalPool:
-    """The coordinator must have no other threads: a fork copies only the one that forks."""
+    """Worker processes by fork. The coordinator must have no other threads: a fork copies only the calling
+    one."""
 
     def __init__(self, width: int, work: Work) -> None:
         self._width = max(1, width)
@@ -130,7 +131,7 @@ class LocalPool:
         self._workers: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
         self._memory_kills = MemoryKills()
-        gc.freeze()  # what is there now is shared by all: no collection may touch, and so copy, it
+        gc.freeze()  # existing objects are shared: a collection would copy their pages
         for _ in range(self._width):
             self._start()
 
@@ -149,7 +150,7 @@ class LocalPool:
             )
             try:
                 send_frame(worker.connection, task)
-            except ConnectionError:  # it died while it had nothing to do: that is nobody's fault
+            except ConnectionError:  # it died idle, through no fault of a task
                 self._gone(worker)
             else:
                 worker.task_id = task.id
@@ -180,12 +181,12 @@ class LocalPool:
         if for_memory:
             told = f"out of memory{self._memory_kills.limit_told()}: {told}"
         elif for_memory is None:
-            told += ", as the kernel does when memory runs out"
+            told += ", probably because memory ran out"
         return [Lost(worker.task_id, told, is_out_of_memory=bool(for_memory))]
 
     def close(self) -> None:
         for worker in list(self._workers):
-            with contextlib.suppress(ProcessLookupError):  # not waited for yet, so it is still this process
+            with contextlib.suppress(ProcessLookupError):  # not reaped yet, so the ID is still this process's
                 os.kill(worker.pid, signal.SIGKILL)
         for worker in list(self._workers):
             self._forget(worker)
@@ -202,7 +203,7 @@ class LocalPool:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            # An event of the parent's, or an error, must never unwind into the parent's own code.
+            # No exception may unwind into the parent's code.
             try:
                 ours.close()
                 for worker in self._workers:
@@ -228,16 +229,16 @@ class _Worker:
 
 
 def _serve(connection: socket.socket, work: Work) -> NoReturn:
-    """The whole life of a worker."""
-    # A stop reaches every process of the job; the coordinator decides what becomes of workers. Handled, not
-    # ignored: programs that an operator starts would inherit that.
+    """Runs a worker until the connection closes."""
+    # A stop signal reaches every process of the job, and the coordinator stops the workers. Handled, not
+    # ignored: child processes of operators would inherit that.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave_it_to_the_coordinator)
     incoming = Incoming(connection, Task)
     worker = os.getpid()
 
     def send(message: Happened | Ended | Failed) -> None:
-        if os.getpid() != worker:  # forked by somebody's operator, and come back here: it is no worker
+        if os.getpid() != worker:  # forked by a user operator and returned here: not a worker
             os._exit(1)
         send_frame(connection, message)
 
@@ -253,7 +254,7 @@ def _leave_it_to_the_coordinator(_number: int, _frame: FrameType | None) -> None
 
 def _die_with(parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the kernel was told
+    if os.getppid() != parent:  # it died before the death signal was set
         os._exit(1)
 
 

@@ -1,4 +1,4 @@
-"""Ray worker pool: tasks on a Ray cluster, both ends."""
+"""Ray worker pool: driver and remote side."""
 
 import contextlib
 import functools
@@ -30,15 +30,15 @@ Work = Callable[[Task, RecipePlan, Callable[[Happened], None]], Ended | Failed]
 
 
 def carry(task: bytes, plan: bytes) -> Iterator[bytes]:
-    """Packets of messages, the last of which ends with the answer."""
-    from joblens.data.partition.work import answer
+    """Yields packets of messages; the last one ends with the result."""
+    from joblens.data.partition.work import run_reported
 
-    yield from packets(task, plan, answer)
+    yield from packets(task, plan, run_reported)
 
 
 def packets(task: bytes, plan: bytes, work: Work) -> Iterator[bytes]:
-    """The work has a thread of its own: it calls back for each event, and a generator cannot be called back.
-    What has gathered meanwhile goes out together."""
+    """Runs the task in a thread, which reports events by callback, and yields the messages that have arrived
+    together."""
     outgoing: queue.SimpleQueue[Message] = queue.SimpleQueue()
     threading.Thread(
         target=_work, args=(_task_of(task), _plan(plan), work, outgoing.put), daemon=True
@@ -64,12 +64,12 @@ def _plan(plan: bytes) -> RecipePlan:
     return msgspec.msgpack.decode(plan, type=RecipePlan)
 
 
-LOCAL = "local"  # a cluster of this machine alone, that ends with the job
-AUTO = "auto"  # the one that runs here or that RAY_ADDRESS names; where there is none, a local one
-# Only messages go through Ray, rows go through files: the smallest store that Ray allows will do.
+LOCAL = "local"  # a new cluster on this machine that ends with the job
+AUTO = "auto"  # a running one or RAY_ADDRESS; otherwise a local one
+# Rows go through files, only messages through Ray: its smallest object store suffices.
 _OBJECT_STORE_BYTES = 80 * 2**20
 _KNOCK_S = 5.0
-# Ray speaks gRPC, which is HTTP/2: both sides begin with their settings.
+# Ray speaks gRPC over HTTP/2: both sides start with their settings.
 _HTTP2_SETTINGS = 4
 _HTTP2_TYPE_AT = 3
 _HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _HTTP2_SETTINGS, 0, 0, 0, 0, 0))
@@ -78,21 +78,20 @@ Carry = Callable[[bytes, bytes], Iterator[bytes]]
 
 
 class RayPool:
-    """Each task is a task of Ray that is never started a second time by Ray itself: whether and when it is
-    tried again is the coordinator's business, and is written into the log of events."""
+    """One Ray task per task, without Ray's own retries: the coordinator decides on retries and logs them."""
 
     def __init__(self, width: int, plan: RecipePlan, address: str = AUTO, carry: Carry = carry) -> None:
         self._ray = _imported()
-        self._was_connected = self._ray.is_initialized()  # by the program that uses joblens
+        self._was_connected = self._ray.is_initialized()  # by the calling program
         connect(address, cpus=width)
         cluster = ResourceDetector.detect_ray_cluster()
         self._width = max(1, min(width, cluster.total_cpu_cores if cluster else width))
         self._plan = self._ray.put(_encode(plan))
-        # One CPU each, wherever there is room: partitions are independent of each other.
+        # One CPU each, on any node: partitions are independent.
         self._carry = self._ray.remote(
             num_cpus=1, num_returns="streaming", max_retries=0, scheduling_strategy="SPREAD"
         )(carry)
-        self._running: dict[Any, str] = {}  # stream of a task's messages -> its id
+        self._running: dict[Any, str] = {}  # message stream of a task -> task ID
 
     @property
     def width(self) -> int:
@@ -111,13 +110,13 @@ class RayPool:
         return [message for stream in ready for message in self._heard(stream)]
 
     def _heard(self, stream: Any) -> list[Message]:
-        """The next packet of one task."""
+        """Returns the next messages of one task."""
         try:
             messages = messages_of(self._ray.get(next(stream)))
         except StopIteration:
-            return [Lost(self._running.pop(stream), "its worker went away without an answer")]
+            return [Lost(self._running.pop(stream), "its worker exited without a result")]
         except self._ray.exceptions.RayTaskError as error:
-            # Not the task's own failure, which comes as a message: the worker could not even begin with it.
+            # Not a failure of the task, which arrives as a message: the worker could not start it.
             task_id = self._running.pop(stream)
             return [Failed(task_id, type(error.cause).__name__, str(error.cause), str(error))]
         except self._ray.exceptions.RayError as error:
@@ -137,20 +136,20 @@ class RayPool:
 
 
 def connect(address: str, *, cpus: int) -> Any:
-    """Ray's module, connected. InputError where the cluster cannot be reached."""
+    """Connects and returns Ray's module. Raises InputError if the cluster cannot be reached."""
     ray = _imported()
     if ray.is_initialized():
         return ray
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address.startswith("ray://"):
         raise InputError(
-            f"ray_address '{address}': a job is led from a machine of the cluster, not from outside",
-            hint="give HOST:PORT of the cluster's head, and start it on one of its machines",
+            f"ray_address '{address}': start the job on a machine of the cluster",
+            hint="use HOST:PORT of the head node, and start the job on a node of the cluster",
         )
     if address not in (LOCAL, AUTO):
         return _joined(ray, address, quiet)
     if address == AUTO and has_cluster():
-        with contextlib.suppress(ConnectionError):  # one that has ended without clearing up after itself
+        with contextlib.suppress(ConnectionError):  # a stale cluster file
             return _joined(ray, AUTO, quiet)
     with _unasked():
         ray.init(
@@ -164,9 +163,9 @@ def connect(address: str, *, cpus: int) -> Any:
 
 
 def cluster_at(address: str) -> ClusterResources | None:
-    """What a cluster has to give, before a job is planned for it; None: there is none yet. MissingExtra where
-    there cannot be one."""
-    if find_spec("ray") is None:  # importing it takes a second
+    """Returns the cluster's resources for planning; None: no cluster is running. Raises MissingExtra without
+    Ray."""
+    if find_spec("ray") is None:  # checked without the import, which takes a second
         raise _missing()
     if address == LOCAL or (address == AUTO and not has_cluster()):
         return None
@@ -181,7 +180,7 @@ def cluster_at(address: str) -> ClusterResources | None:
 
 
 def has_cluster() -> bool:
-    """Whether something says that there is one: asking Ray itself takes seconds."""
+    """Whether there are signs of a running cluster; asking Ray takes seconds."""
     temporary = os.environ.get("RAY_TMPDIR", "/tmp")  # noqa: S108 - where Ray itself leaves word
     return bool(os.environ.get("RAY_ADDRESS")) or os.path.exists(f"{temporary}/ray/ray_current_cluster")
 
@@ -198,14 +197,14 @@ def _joined(ray: Any, address: str, quiet: dict[str, Any]) -> Any:
         why = error.strerror if isinstance(error, OSError) and error.strerror else _first_line(error)
         raise InputError(
             f"cannot reach a Ray cluster at '{named or address}': {why}",
-            hint="ray_address: HOST:PORT of its head, auto for the one that runs here, local for a new one",
+            hint="ray_address: HOST:PORT of the head node, auto for a running cluster, local for a new one",
         ) from error
     return ray
 
 
 def _knock(address: str) -> None:
-    """OSError where nobody listens, or somebody who does not speak as Ray does: it would itself try for more
-    than a minute, and hear no signal meanwhile."""
+    """Raises OSError unless a gRPC server answers: Ray itself would retry for more than a minute, deaf to
+    signals."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         return
@@ -215,15 +214,15 @@ def _knock(address: str) -> None:
         door.sendall(_HTTP2_HELLO)
         answer = door.recv(9)
         if len(answer) < _HTTP2_TYPE_AT + 1 or answer[_HTTP2_TYPE_AT] != _HTTP2_SETTINGS:
-            raise ConnectionError("who listens there is no Ray cluster")
+            raise ConnectionError("the server there is not a Ray cluster")
 
 
 @contextlib.contextmanager
 def _without_its_own_words() -> Any:
-    """Ray's C++ part writes to standard error, past Python; what went wrong comes as an exception too."""
+    """Silences standard error: Ray's C++ code writes to it, and errors arrive as exceptions too."""
     try:
         own = os.dup(2)
-    except OSError:  # there is none
+    except OSError:  # standard error is closed
         yield
         return
     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
@@ -251,8 +250,8 @@ def _missing() -> MissingExtra:
 
 @contextlib.contextmanager
 def _unasked() -> Any:
-    """Ray tells nobody that it is used, keeps what it thinks of the future to itself, and leaves it to the
-    program what a signal does: it would end the process in the midst of its work."""
+    """Sets Ray's environment: no usage statistics, no deprecation warnings, no signal handlers, which would
+    end the process in the middle of its work."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

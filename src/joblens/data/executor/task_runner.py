@@ -18,54 +18,54 @@ from joblens.model.recipes.recipe import EventType, RecipeEvent
 
 
 class Pool(Protocol):
-    """Used by one thread. Every task that was handed over is answered by exactly one of Ended, Failed and
-    Lost, after the events it sent. A lost worker is replaced before the next task needs it."""
+    """Used by one thread. Every submitted task gets exactly one Ended, Failed or Lost, after its events. A
+    lost worker is replaced before the next task."""
 
     @property
     def width(self) -> int:
-        """How many tasks can run at once."""
+        """Number of tasks that can run in parallel."""
 
     def submit(self, task: Task) -> None:
-        """At most `width` unanswered ones at a time."""
+        """Submits a task; at most `width` may be pending."""
 
     def messages(self, timeout_s: float) -> Sequence[Message]:
-        """What has come in, in order for each task; waits for something, but not longer than that."""
+        """Returns new messages, in order per task; waits at most `timeout_s` for one."""
 
     def close(self) -> None:
-        """Ends all workers at once, with what they are doing."""
+        """Kills all workers and their tasks."""
 
 
 _LOOK_FOR_STOP_S = 0.2
-_FIRST_DELAY_S = 0.5  # before a failed task is tried again; doubled every time
+_FIRST_DELAY_S = 0.5  # before a failed task is retried; doubled every time
 _LONGEST_DELAY_S = 30.0
 _OF_MEMORY = ("MemoryError", "ArrowMemoryError", "OutOfMemory")
 _MEMORY_ADVICE = (
-    "; go on with the job where there is more memory, or with fewer workers (--np), or start it over with "
+    "; resume with more memory or fewer workers (--np), or start over with "
     "smaller partitions (partition.max_size_mb)"
 )
 _OVER = (EventType.OP_COMPLETE, EventType.OP_FAILED)
 
 
-_MEANT = {"SIGINT": " (Ctrl-C)", "SIGHUP": " (its terminal was closed)"}
+_MEANT = {"SIGINT": " (Ctrl-C)", "SIGHUP": " (terminal closed)"}
 
 
 class Stopped(Exception):
-    """Somebody ended the job."""
+    """The job was stopped by a signal."""
 
     def __init__(self, signal_number: int) -> None:
         name = signal.Signals(signal_number).name
-        super().__init__(f"ended by {name}{_MEANT.get(name, '')}")
+        super().__init__(f"stopped by {name}{_MEANT.get(name, '')}")
         self.signal_number = signal_number
 
 
 class GaveUp(Struct, frozen=True):
-    """A task that failed for good."""
+    """A task that failed permanently."""
 
     error_type: str
     error_message: str
     stack_trace: str = ""
     tries: int = 1
-    started_at: float | None = None  # the last try; seconds since 1970
+    started_at: float | None = None  # of the last attempt;
     ended_at: float | None = None
 
 
@@ -85,20 +85,20 @@ class TaskRunner:
         self._max_retries = max_retries
         self._at_once = max(1, min(pool.width, at_once or pool.width))
         self._ready: deque[Task] = deque()
-        self._later: list[tuple[float, int, Task]] = []  # tried again from then on
+        self._later: list[tuple[float, int, Task]] = []  # retried from that time on
         self._order = itertools.count()
         self._running: dict[str, Task] = {}
         self._tries: dict[str, int] = {}
         self._submitted_at: dict[str, float] = {}
-        self._last_start: dict[str, RecipeEvent] = {}  # of an operator, by task
+        self._last_start: dict[str, RecipeEvent] = {}  # of operators, by task
         self._results: dict[str, Ended | GaveUp] = {}
         self._on_end: Callable[[Task, Ended | GaveUp], None] = _nothing
 
     def run(
         self, tasks: Sequence[Task], on_end: Callable[[Task, Ended | GaveUp], None] | None = None
     ) -> dict[str, Ended | GaveUp]:
-        """All of them to their end; by id. `on_end` hears of each at once, and may raise to end it all.
-        Raises Stopped."""
+        """Runs all tasks and returns their results by ID. `on_end` is called for each and may raise to end
+        everything. Raises Stopped."""
         self._ready.extend(tasks)
         self._tries = {task.id: 0 for task in tasks}
         self._results = {}
@@ -151,11 +151,11 @@ class TaskRunner:
         tries = self._tries[task.id]
         start = self._last_start.pop(task.id, None)
         gave_up = _as_gave_up(message, tries, _where(task, start))
-        if start is not None:  # its worker cannot tell any more
+        if start is not None:  # its worker cannot report it
             self._log([_op_lost(start, gave_up)])
         is_final = isinstance(message, Failed) and message.is_final
         is_of_memory = gave_up.error_type in _OF_MEMORY
-        if is_of_memory:  # partitions side by side may each have enough by themselves
+        if is_of_memory:  # a partition may have enough memory when run alone
             self._at_once = max(1, self._at_once // 2)
         if is_final or tries > self._max_retries:
             told = gave_up.error_message + (_MEMORY_ADVICE if is_of_memory else "")
@@ -165,7 +165,7 @@ class TaskRunner:
                 msgspec.structs.replace(gave_up, error_message=told, started_at=began, ended_at=time.time()),
             )
             return
-        # A lost worker says nothing against the task: the first time it is tried again at once.
+        # A lost worker may not be the task's fault: the first retry is immediate.
         delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (tries - 1))
         if isinstance(message, Lost) and tries == 1:
             delay_s = 0.0
@@ -191,7 +191,7 @@ class TaskRunner:
 
 
 def _where(task: Task, start: RecipeEvent | None) -> str:
-    """What was being done, as far as it was told."""
+    """Describes what the task was doing when it failed."""
     parts = [f"partition {task.partition.id}"] if isinstance(task, RunStage) else []
     if start is not None:
         parts.append(f"operator {start.operation_idx} {start.operation_name}")

@@ -23,8 +23,8 @@ _FORMATS = {
     ".tsv": "csv",
 }
 _COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
-_RELATIVE = "relative paths start in the current directory, not beside the recipe"
-_KNOWN = ".jsonl, .ndjson, .json, .csv and .tsv, each also with .gz or .zst behind it, and .parquet"
+_RELATIVE = "relative paths start at the current directory, not at the recipe"
+_KNOWN = ".jsonl, .ndjson, .json, .csv and .tsv, each also with .gz or .zst, and .parquet"
 _PARQUET_MAGIC = b"PAR1"
 _BOM = b"\xef\xbb\xbf"
 _LOOKED_AT_BYTES = 4 << 20
@@ -76,8 +76,8 @@ def _paths_of(written: str, suffixes: tuple[str, ...]) -> list[str]:
             return paths
         raise InputError(f"no file matches {written}", hint=_RELATIVE)
     if "://" in written:
-        raise InputError(f"{written} is an address", hint="datasets are read from files: fetch it first")
-    raise InputError(f"there is no file or folder {written}{_nearest(written)}", hint=_RELATIVE)
+        raise InputError(f"{written} is a URL", hint="datasets are read from files; download it first")
+    raise InputError(f"no such file or folder: {written}{_nearest(written)}", hint=_RELATIVE)
 
 
 def _exists(path: str) -> bool:
@@ -85,7 +85,7 @@ def _exists(path: str) -> bool:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError as error:  # not to be seen is not the same as not there
+    except OSError as error:  # inaccessible is not the same as missing
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     return True
 
@@ -102,20 +102,20 @@ def _files_below(folder: str, suffixes: tuple[str, ...]) -> list[str]:
             if is_wanted and not name.startswith(hidden_or_other):
                 paths.append(os.path.join(above, name))
     if not paths:
-        what = " or ".join(suffixes) if suffixes else "that can be read"
-        raise InputError(f"{folder} has no file {what}", hint=f"readable are {_KNOWN}")
+        what = " or ".join(suffixes) or "supported"
+        raise InputError(f"no {what} files in {folder}", hint=f"supported: {_KNOWN}")
     return paths
 
 
 def _refuse_folder(error: OSError) -> None:
-    """Rows that are left out because nobody may look where they are would be missed by nobody."""
-    raise InputError(f"{error.filename} cannot be searched: {error.strerror}") from error
+    """An unreadable folder is an error: silently missing rows would go unnoticed."""
+    raise InputError(f"{error.filename} cannot be listed: {error.strerror}") from error
 
 
 def _data_file(path: str) -> DataFile:
     kind = kind_of_file(path)
     if kind is None:
-        raise InputError(f"{path}: the format is not known by its name", hint=f"readable are {_KNOWN}")
+        raise InputError(f"{path}: unknown format", hint=f"supported: {_KNOWN}")
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -123,7 +123,9 @@ def _data_file(path: str) -> DataFile:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     if kind[0] == "parquet" and magic != _PARQUET_MAGIC:
-        raise InputError(f"{path} is no Parquet file", hint="it is empty or damaged, or its name is wrong")
+        raise InputError(
+            f"{path} is not a Parquet file", hint="it is empty or damaged, or has the wrong extension"
+        )
     found = DataFile(path=os.path.abspath(path), format=kind[0], compression=kind[1], size=size)
     if kind[0] == "jsonl" and _head(found, 4096).removeprefix(_BOM).lstrip()[:1] == b"[":
         return msgspec.structs.replace(found, format="json")
@@ -135,7 +137,7 @@ def _nearest(path: str) -> str:
         beside = os.listdir(os.path.dirname(path) or ".")
     except OSError:
         return ""
-    # By the names alone: what many files end in makes none of them like the other.
+    # Compare the stems: a common extension does not make names similar.
     name = os.path.basename(path)
     stems = {other.split(".", 1)[0]: other for other in beside}
     close = difflib.get_close_matches(name, beside, n=1)
@@ -156,14 +158,14 @@ def check_fields(files: Sequence[DataFile], columns: Sequence[str], needed: Sequ
                 continue
             if name in fields:
                 raise InputError(
-                    f"{file.path}: the field '{name}' is no text", hint="name another with text_keys"
+                    f"{file.path}: field '{name}' is not text", hint="choose another with text_keys"
                 )
             close = difflib.get_close_matches(name, fields, n=1)
             nearest = f"did you mean '{close[0]}'? " if close else ""
             some = ", ".join(sorted(fields)[:12])
             raise InputError(
-                f"{file.path}: the rows have no field '{name}'",
-                hint=f"{nearest}they have {some}; text_keys in the recipe says which field holds the text",
+                f"{file.path}: rows have no field '{name}'",
+                hint=f"{nearest}fields: {some}; set text_keys in the recipe to the field with the text",
             )
 
 
@@ -218,11 +220,11 @@ def _check_names(path: str, names: Sequence[str]) -> None:
 
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"{path} has the column '{twice[0]}' more than once", hint="rename one of them")
+        raise InputError(f"{path} has a duplicate column '{twice[0]}'", hint="rename one of them")
     own = [name for name in names if name in OWN_COLUMNS or name.startswith(STATS_PREFIX)]
     if own:
         raise InputError(
-            f"{path} has a column '{own[0]}', which is a name that jobs need for themselves",
+            f"{path} has a column '{own[0]}', a name that joblens reserves",
             hint="rename the column",
         )
 
@@ -237,7 +239,7 @@ def _head(file: DataFile, size: int = _LOOKED_AT_BYTES) -> bytes:
         with opened(file.path, file.compression) as stream:
             return bytes(stream.read(size))
     except (OSError, EOFError, ValueError) as error:
-        raise InputError(f"{file.path} cannot be unpacked: {error}") from error
+        raise InputError(f"{file.path} cannot be decompressed: {error}") from error
 
 
 @contextlib.contextmanager

@@ -12,11 +12,11 @@ import xxhash
 from msgspec import Struct
 
 from joblens.data.base.job_folder import JobFolder
-from joblens.data.base.manifests import open_private
 from joblens.data.files.json_lines_export import json_of_table, lines_of, with_stats_nested
 from joblens.data.files.parquet_schema import PartManifest, Shape, is_whole
 from joblens.data.files.shards import copy_arrays, copy_lines, move_parts, put_back, shard_paths, shard_rows
 from joblens.data.rows.batch import LINE, STATS_PREFIX, Rows
+from joblens.files.atomic import atomic_file
 from joblens.model.errors import InputError
 from joblens.model.recipes.recipe import Recipe, RecipePlan
 
@@ -73,8 +73,8 @@ def export_format(recipe: Recipe) -> str:
     found = _FORMATS.get(written.lower().removeprefix("."))
     if found is None:
         raise InputError(
-            f"export_path {recipe.export_path}: '{written}' is no format that can be written",
-            hint="let it end in .jsonl, .json or .parquet, or set export_type to one of these",
+            f"export_path {recipe.export_path}: '{written}' is not a supported export format",
+            hint="use the extension .jsonl, .json or .parquet, or set export_type",
         )
     return found
 
@@ -138,20 +138,13 @@ def write_pieces(
 
 
 def _write_blocks(path: str, blocks: Iterable[Any]) -> tuple[int, str]:
-    being_written = f"{path}.{os.getpid()}.partial"
     digest = xxhash.xxh3_128()
     size = 0
-    try:
-        with open_private(being_written) as file:
-            for block in blocks:
-                file.write(block)
-                digest.update(block)
-                size += len(block)
-        os.replace(being_written, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(being_written)
-        raise
+    with atomic_file(path) as part, open(part, "wb") as file:
+        for block in blocks:
+            file.write(block)
+            digest.update(block)
+            size += len(block)
     return size, digest.hexdigest()
 
 
@@ -167,7 +160,7 @@ def assemble(
     size = sum(part.content_bytes for part in parts)
     paths = shard_paths(recipe.export_path, kind, total, size, recipe.export_shard_bytes)
     if any(os.path.isdir(path) for path in paths):
-        raise InputError(f"export_path {recipe.export_path} is a folder", hint="name a file")
+        raise InputError(f"export_path {recipe.export_path} is a folder", hint="give a file name")
     os.makedirs(os.path.dirname(os.path.abspath(recipe.export_path)), exist_ok=True)
     being_written = [
         os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{plan.job_id}.partial")

@@ -39,9 +39,9 @@ def changed_since(before: Sequence[InputFile]) -> list[str]:
             if (status.st_size, status.st_mtime_ns) != (old.size, old.modified_ns):
                 changes += changed_inputs([old], [_stamp(old.path)])
         except FileNotFoundError:
-            changes.append(f"{old.path} is not there any more")
+            changes.append(f"{old.path} no longer exists")
         except OSError as error:
-            changes.append(f"{old.path} cannot be read any more: {error.strerror}")
+            changes.append(f"{old.path} can no longer be read: {error.strerror}")
     return changes
 
 
@@ -54,14 +54,14 @@ def changed_inputs(before: Sequence[InputFile], now: Sequence[InputFile]) -> lis
     for old in before:
         new = is_now.get(old.path)
         if new is None:
-            changes.append(f"{old.path} is not among the inputs any more")
+            changes.append(f"{old.path} is no longer an input")
         elif new.size != old.size:
-            changes.append(f"{old.path} has {new.size} bytes, it had {old.size}")
+            changes.append(f"{old.path} has {new.size} bytes, had {old.size}")
         elif new.digest != old.digest:
-            changes.append(f"{old.path} has other content")
+            changes.append(f"{old.path} has different content")
         elif new.modified_ns != old.modified_ns and new.size > _SAMPLES * _SAMPLE_BYTES:
-            changes.append(f"{old.path} was written to since")
+            changes.append(f"{old.path} was modified since")
     changes += [f"{file.path} is new" for file in now if file.path not in known]
     if not changes and [file.path for file in before] != [file.path for file in now]:
-        changes.append("the inputs come in another order")
+        changes.append("the order of the inputs changed")
     return changes

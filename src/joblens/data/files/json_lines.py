@@ -293,31 +293,31 @@ class _Decoder:
 
 
 def _told(error: json.JSONDecodeError) -> str:
-    """Places are characters of the line, from 1."""
+    """Describes the error; positions count characters of the line from 1."""
     place = error.pos + 1
     if error.msg.startswith("Unterminated string"):
-        return f"the line ends inside the text that begins at character {place}"
+        return f"unterminated string starting at character {place}"
     if error.pos >= len(error.doc.rstrip()):
-        return f"the line ends too early, behind character {len(error.doc.rstrip())}"
+        return f"unexpected end of line after character {len(error.doc.rstrip())}"
     what = error.msg.removesuffix(" at")
     return f"{what[:1].lower()}{what[1:]} at character {place}"
 
 
 def fields_or_reason(row: Any, columns: Sequence[str], needed: Sequence[str]) -> tuple[str, ...] | str:
     if not isinstance(row, dict):
-        return f"not an object but {_named(row)}"
+        return f"{_named(row)}, expected an object"
     for name in columns:
         if name not in row:
-            return f"no field '{name}'"
+            return f"missing field '{name}'"
         if not isinstance(row[name], str):
-            return f"field '{name}' is no text but {_named(row[name])}"
+            return f"field '{name}' is {_named(row[name])}, expected a string"
         try:
             row[name].encode()
         except UnicodeEncodeError:
-            return f"field '{name}' has half a surrogate pair"
+            return f"field '{name}' has an unpaired surrogate"
     for name in needed:
         if name not in row:
-            return f"no field '{name}'"
+            return f"missing field '{name}'"
         if row[name] is None:
             return f"field '{name}' is null"
     return tuple(row[name] for name in columns)
@@ -327,11 +327,11 @@ def _named(value: Any) -> str:
     if value is None:
         return "null"
     names = {
-        bool: "true or false",
+        bool: "a boolean",
         int: "a number",
         float: "a number",
         list: "a list",
-        str: "a text",
+        str: "a string",
         dict: "an object",
     }
     return names.get(type(value), type(value).__name__)

@@ -1,6 +1,5 @@
 """Parts of an export as Parquet, and those put together."""
 
-import contextlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,9 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import xxhash
 
-from joblens.data.base.manifests import open_private
+from joblens.data.base.manifests import digest_of_file
 from joblens.data.files.parquet_schema import (
     PartManifest,
     Shape,
@@ -21,6 +19,7 @@ from joblens.data.files.parquet_schema import (
 )
 from joblens.data.files.partition_rows import batches_of
 from joblens.data.rows.batch import ADDED, added_to
+from joblens.files.atomic import atomic_file
 
 _LINES_AT_ONCE = 4096
 _BYTES_AT_ONCE = 1 << 20  # of lines, or rows of a table, that become Python's values
@@ -32,36 +31,24 @@ _GROUP_ROWS = 1 << 16
 
 def write_table_part(batches: Iterable[Any], path: str) -> PartManifest:
     """Of rows that have columns already, some at a time, at least once."""
-    being_written = f"{path}.{os.getpid()}.partial"
     following = iter(batches)
     first = next(following)
     fold, rows, size = ShapeFold(), 0, 0
-    try:
-        with (
-            open_private(being_written) as file,
-            pq.ParquetWriter(file, first.schema, compression="lz4") as writer,
-        ):
+    with atomic_file(path) as part:
+        with open(part, "wb") as file, pq.ParquetWriter(file, first.schema, compression="lz4") as writer:
             for batch in itertools.chain([first], following):
                 writer.write_batch(
                     batch, row_group_size=_rows_within(_GROUP_BYTES, batch.nbytes, batch.num_rows)
                 )
                 _add_shape(fold, batch)
                 rows, size = rows + batch.num_rows, size + batch.nbytes
-        with open(being_written, "rb") as written:
-            digest = xxhash.xxh3_128()
-            while block := written.read(1 << 20):
-                digest.update(block)
-        os.replace(being_written, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(being_written)
-        raise
+        digest = digest_of_file(part)
     return PartManifest(
         path=path,
         format="parquet",
         rows=rows,
         size_bytes=os.path.getsize(path),
-        digest=digest.hexdigest(),
+        digest=digest,
         content_bytes=size,
         shape=fold.shape(),
     )

@@ -97,13 +97,13 @@ def _reasons(batch: Any, columns: Sequence[str], needed: Sequence[str]) -> dict[
     reasons: dict[int, str] = {}
     for name in (*columns, *needed):
         if name not in batch.schema.names:
-            return dict.fromkeys(range(batch.num_rows), f"no field '{name}'")
+            return dict.fromkeys(range(batch.num_rows), f"missing field '{name}'")
         column = batch.column(name)
         if name in columns and not is_text(column.type):
-            return dict.fromkeys(range(batch.num_rows), f"field '{name}' is no text but {column.type}")
+            return dict.fromkeys(range(batch.num_rows), f"field '{name}' is {column.type}, expected a string")
         if column.null_count:
             empty = np.flatnonzero(pc.is_null(column).to_numpy(zero_copy_only=False))
-            is_null = "is no text but null" if name in columns else "is null"
+            is_null = "is null, expected a string" if name in columns else "is null"
             reasons |= dict.fromkeys(empty.tolist(), f"field '{name}' {is_null}")
     return reasons
 

@@ -39,7 +39,7 @@ def cut_file(task: CutFile, plan: RecipePlan, folder: str, reject: Callable[[Rej
                 return _cut_array(stream, whole, folder, limits)
             return _cut_lines(stream, whole, folder, limits)
     except (OSError, EOFError) as error:
-        raise InputError(f"{whole.path} cannot be read to its end: {error}") from error
+        raise InputError(f"{whole.path} cannot be read to the end: {error}") from error
 
 
 class LinePieces:
@@ -124,7 +124,7 @@ def _cut_array(stream: Any, whole: Slice, folder: str, limits: tuple[int, int | 
     try:
         rows = msgspec.json.decode(text, type=list[msgspec.Raw])
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"{whole.path} begins like a JSON array, but is none: {error}") from error
+        raise InputError(f"{whole.path} starts like a JSON array but is not one: {error}") from error
     with LinePieces(whole, folder, limits) as pieces:
         for row in rows:
             line = bytes(row)

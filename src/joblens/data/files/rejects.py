@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from joblens.data.base.reasons import encodable
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.files.private import make_private_folder
 from joblens.model.jobs.details import OTHER_REASONS, RejectReason
 
@@ -60,7 +60,7 @@ def write_rejects(path: str, lines: Sequence[bytes]) -> None:
     """In place of what an earlier attempt left; without rejects there is no file."""
     if lines:
         make_private_folder(os.path.dirname(path))
-        write_whole(path, b"".join(lines))
+        write_atomically(path, b"".join(lines))
     elif os.path.exists(path):
         os.unlink(path)
 

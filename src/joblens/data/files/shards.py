@@ -13,7 +13,7 @@ from msgspec import Struct
 from joblens.data.base import manifests
 from joblens.data.files.json_lines import line_ends
 from joblens.data.files.parquet_schema import PartManifest, is_whole
-from joblens.files.atomic import whole_file
+from joblens.files.atomic import atomic_file
 from joblens.model.errors import JoblensError
 
 _COPIED_AT_ONCE = 1 << 20
@@ -113,7 +113,7 @@ def copy_bytes(source_path: str, target: int, start: int, end: int) -> None:
         while place < end:
             block = os.pread(source.fileno(), min(_COPIED_AT_ONCE, end - place), place)
             if not block:
-                raise OSError(errno.EIO, f"{source_path} ends before its time")
+                raise OSError(errno.EIO, f"{source_path} is truncated")
             place += _write_all(target, block)
 
 
@@ -267,7 +267,7 @@ def _begin(
 def _move(layout: Layout, placed: Placed) -> None:
     if not _has_own_file(placed):
         if not _is_placed(layout, placed):
-            raise JoblensError(f"{placed.path} is lost, and its place in the export has something else")
+            raise JoblensError(f"{placed.path} is lost, and the export has other content at its position")
         return
     start = 0
     for region in placed.regions:
@@ -282,7 +282,7 @@ def _move(layout: Layout, placed: Placed) -> None:
 
 
 def _put_back(layout: Layout, placed: Placed) -> None:
-    with whole_file(placed.path) as being_written, open(being_written, "wb", buffering=0) as target:
+    with atomic_file(placed.path) as being_written, open(being_written, "wb", buffering=0) as target:
         for region in placed.regions:
             end = region.first + region.size_bytes
             copy_bytes(layout.file_now(region.file), target.fileno(), region.first, end)

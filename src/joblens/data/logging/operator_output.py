@@ -153,7 +153,7 @@ class _KeptText:
         self._write(self._decode(b"", final=True).encode())
         if self._lost and self._file is not None:
             with contextlib.suppress(OSError):
-                self._file.write(b"\n(%d more bytes were not kept)\n" % self._lost)
+                self._file.write(b"\n(%d more bytes dropped)\n" % self._lost)
         if self._file is not None:
             self._file.close()
 

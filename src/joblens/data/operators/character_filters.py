@@ -16,7 +16,7 @@ _ALPHANUMERIC = 1
 
 
 @cache
-def _classes() -> CharacterClasses:
+def _alphanumeric() -> CharacterClasses:
     return CharacterClasses(lambda character: _ALPHANUMERIC if character.isalnum() else 0)
 
 
@@ -37,7 +37,7 @@ class AlphanumericFilter(Filter):
 
     def stats(self, batch: Any) -> dict[str, Any]:
         text = text_of(batch, self.text_key)
-        found = count_rows(_classes().bits(text, _ALPHANUMERIC), text.offsets)
+        found = count_rows(_alphanumeric().bits(text, _ALPHANUMERIC), text.offsets)
         return {"alnum_ratio": pa.array(found / np.maximum(text.lengths, 1), pa.float64())}
 
     def keep(self, stats: dict[str, Any]) -> Any:
@@ -48,7 +48,7 @@ _SPECIAL = 1
 
 
 @cache
-def _special_characters_filter_classes() -> CharacterClasses:
+def _special() -> CharacterClasses:
     special = special_characters()
     return CharacterClasses(lambda character: _SPECIAL if character in special else 0)
 
@@ -64,7 +64,7 @@ class SpecialCharactersFilter(Filter):
 
     def stats(self, batch: Any) -> dict[str, Any]:
         text = text_of(batch, self.text_key)
-        found = count_rows(_special_characters_filter_classes().bits(text, _SPECIAL), text.offsets)
+        found = count_rows(_special().bits(text, _SPECIAL), text.offsets)
         return {"special_char_ratio": pa.array(found / np.maximum(text.lengths, 1), pa.float64())}
 
     def keep(self, stats: dict[str, Any]) -> Any:

@@ -16,7 +16,7 @@ from joblens.data.texts.pattern_replacement import (
     find_bytes,
     regex_package,
     replace_in_rows,
-    with_rows,
+    with_changes,
 )
 from joblens.data.texts.text_view import CharacterClasses, Text, count_rows, text_of, with_text
 from joblens.model.errors import MissingExtra, how_to_install
@@ -27,31 +27,26 @@ _FIRST_BYTES = tuple(b"/#-\n")
 
 
 class CleanCopyrightMapper(Mapper):
-    """Removes the first comment between /* and */ when it speaks of copyright. Texts without such a comment
-    lose the lines at their beginning that are empty or begin with //, # or --."""
+    """Removes the first comment between /* and */ if it mentions copyright. Texts without such a comment
+    lose their leading lines that are empty or start with //, # or --."""
 
     name = "clean_copyright_mapper"
 
     def map(self, batch: Any) -> Any:
         text = text_of(batch, self.text_key)
-        changed: dict[int, str] = {}
-        for row in _candidates(text).tolist():
-            old = text.row(row)
-            new = _cleaned(old)
-            if new != old:
-                changed[row] = new
-        return with_text(batch, self.text_key, text, with_rows(text, changed))
+        array = with_changes(text, _rows_with_comments(text), _without_copyright)
+        return with_text(batch, self.text_key, text, array)
 
 
-def _candidates(text: Text) -> Any:
-    """Rows with a comment, or with a first line that may have to go."""
+def _rows_with_comments(text: Text) -> Any:
+    """Returns the rows with a comment, or with a first line that may be one."""
     has_comment = pc.match_substring(text.array, "*/").to_numpy(zero_copy_only=False)
     first_rows = np.flatnonzero(np.diff(text.offsets))
     has_comment[first_rows] |= np.isin(text.data[text.offsets[first_rows]], _FIRST_BYTES)
     return np.flatnonzero(has_comment)
 
 
-def _cleaned(text: str) -> str:
+def _without_copyright(text: str) -> str:
     start = text.find("/*")
     end = text.find("*/", start + 2) if start >= 0 else -1
     if end >= 0:
@@ -65,27 +60,27 @@ def _cleaned(text: str) -> str:
     return "\n".join(lines[kept:])
 
 
-_PATTERN = r"[A-Za-z0-9.\-+_]+@[a-z0-9.\-+_]+\.[a-z]+"
+_EMAIL = r"[A-Za-z0-9.\-+_]+@[a-z0-9.\-+_]+\.[a-z]+"
 
 
-def _clean_email_mapper_candidates(text: Text) -> Any:
+def _at_signs(text: Text) -> Any:
     return find_bytes(text, lambda piece: piece == ord("@"))
 
 
 class CleanEmailMapper(PatternMapper):
-    """Removes e-mail addresses, or what matches `pattern`; `repl` is put in their place."""
+    """Replaces e-mail addresses, or matches of `pattern`, by `repl`."""
 
     name = "clean_email_mapper"
-    own = TokenPattern(_PATTERN, _PATTERN, _clean_email_mapper_candidates, is_ascii_enough=True)
+    own = TokenPattern(_EMAIL, _EMAIL, _at_signs, is_ascii_enough=True)
 
 
-# Without these, and without white space at the beginning, a text is the text of itself as HTML.
+# A text without these, and without leading white space, is its own plain text.
 _MARKUP = "<&\r\0\f"
-_classes = CharacterClasses(lambda character: int(character in _MARKUP))
+_markup = CharacterClasses(lambda character: int(character in _MARKUP))
 
 
 class CleanHtmlMapper(Mapper):
-    """Makes plain text of HTML; items of lists begin with an asterisk in a line of their own."""
+    """Converts HTML to plain text; list items start with an asterisk on a line of their own."""
 
     name = "clean_html_mapper"
     needs = "selectolax"
@@ -96,23 +91,18 @@ class CleanHtmlMapper(Mapper):
     def map(self, batch: Any) -> Any:
         text = text_of(batch, self.text_key)
         parser = _parser()
-        changed: dict[int, str] = {}
-        for row in _clean_html_mapper_candidates(text).tolist():
-            old = text.row(row)
-            new = _plain(parser, old)
-            if new != old:
-                changed[row] = new
-        return with_text(batch, self.text_key, text, with_rows(text, changed))
+        array = with_changes(text, _rows_with_markup(text), lambda old: _plain_text(parser, old))
+        return with_text(batch, self.text_key, text, array)
 
 
-def _clean_html_mapper_candidates(text: Text) -> Any:
-    has_markup = count_rows(_classes.bits(text, 1), text.offsets) > 0
+def _rows_with_markup(text: Text) -> Any:
+    has_markup = count_rows(_markup.bits(text, 1), text.offsets) > 0
     rows = np.flatnonzero(np.diff(text.offsets))
     has_markup[rows] |= text.data[text.offsets[rows]] <= 0x20
     return np.flatnonzero(has_markup)
 
 
-def _plain(parser: Any, text: str) -> str:
+def _plain_text(parser: Any, text: str) -> str:
     for item in ("<li>", "<ol>"):
         text = text.replace(item, "\n*").replace(f"</{item[1:]}", "")
     plain: str = parser(text).text()
@@ -135,8 +125,8 @@ _DOTTED = f"(?:{_NUMBER.format('[.]')}){{3}}(?:{_NUMBER.format('')})"
 _GROUPS = "([{digit}a-fA-F]{{1,4}}:){{7}}[{digit}a-fA-F]{{1,4}}"
 
 
-def _clean_ip_mapper_candidates(text: Text) -> Any:
-    """Dots and colons between what may be digits of an address."""
+def _dots_and_colons(text: Text) -> Any:
+    """Finds dots and colons between possible digits of an address."""
     return find_bytes(text, lambda piece: (piece == ord(".")) | (piece == ord(":")), _may_be_address)
 
 
@@ -157,19 +147,19 @@ def _may_be_hex(byte: Any) -> Any:
 
 
 class CleanIpMapper(PatternMapper):
-    """Removes IPv4 and IPv6 addresses, or what matches `pattern`; `repl` is put in their place."""
+    """Replaces IPv4 and IPv6 addresses, or matches of `pattern`, by `repl`."""
 
     name = "clean_ip_mapper"
     own = TokenPattern(
         f"{_DOTTED}|{_GROUPS.format(digit=chr(92) + 'd')}",
         f"{_DOTTED}|{_GROUPS.format(digit='0-9')}",
-        _clean_ip_mapper_candidates,
+        _dots_and_colons,
     )
 
 
-def _pattern(word: str, digit: str, space: str, quotes: str) -> str:
-    """A scheme and a colon, www and a dot, or a domain and a slash; then anything without spaces, parentheses
-    in pairs; at the end no punctuation."""
+def _link_pattern(word: str, digit: str, space: str, quotes: str) -> str:
+    """A scheme and a colon, www and a dot, or a domain and a slash; then anything but spaces, with balanced
+    parentheses; no punctuation at the end."""
     start = rf"(?:[a-z][{word}-]+:(?:/{{1,3}}|[a-z0-9%])|www{digit}{{0,3}}[.]|[a-z0-9.\-]+[.][a-z]{{2,4}}/)"
     plain = rf"[^{space}()<>]+"
     nested = rf"\(({plain}|(\({plain}\)))*\)"
@@ -177,9 +167,9 @@ def _pattern(word: str, digit: str, space: str, quotes: str) -> str:
     return rf"(?i)\b({start}(?:{plain}|{nested})+(?:{nested}|{last}))"
 
 
-def _clean_links_mapper_candidates(text: Text) -> Any:
-    """Of every link one of these is part: a colon between what may be a scheme and its rest, the dot behind
-    www, the slash behind a domain."""
+def _link_marks(text: Text) -> Any:
+    """Finds a byte that every link has: the colon after a scheme, the dot after www, or the slash after a
+    domain."""
     return find_bytes(text, lambda piece: (piece - 0x2E <= 1) | (piece == ord(":")), _may_be_link)
 
 
@@ -209,8 +199,8 @@ _SHORT = 500  # characters
 
 
 class _StandIns(dict[int, str]):
-    """ASCII characters that the pattern treats like others: a letter it takes for one of a to z, whatever the
-    case; any other word character; a quotation mark; a space; anything else."""
+    """ASCII characters that the pattern treats like a given character: a letter that it takes for one of a to
+    z in either case; another word character; a quotation mark; a space; anything else."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -239,8 +229,8 @@ _stand_ins = _StandIns()
 
 
 def _stand_in(token: str) -> str:
-    """Digits of other scripts may follow www, where nothing stands for them: short tokens of that kind are
-    left to the pattern itself, which may never end on long ones."""
+    """Digits of other scripts may follow www and have no stand-in: short tokens with them go through the
+    pattern itself, which may never end on long ones."""
     if len(token) <= _SHORT and "www" in token.lower() and any(map(_is_other_digit, token)):
         return ""
     return token.translate(_stand_ins)
@@ -251,20 +241,20 @@ def _is_other_digit(character: str) -> bool:
 
 
 class CleanLinksMapper(PatternMapper):
-    """Removes links, or what matches `pattern`; `repl` is put in their place."""
+    """Replaces links, or matches of `pattern`, by `repl`."""
 
     name = "clean_links_mapper"
     own = TokenPattern(
-        _pattern(r"\w", r"\d", r"\s", _QUOTES),
-        _pattern("0-9a-z_", "[0-9]", r" \t\n\v\f\r", ""),
-        _clean_links_mapper_candidates,
+        _link_pattern(r"\w", r"\d", r"\s", _QUOTES),
+        _link_pattern("0-9a-z_", "[0-9]", r" \t\n\v\f\r", ""),
+        _link_marks,
         stand_in=_stand_in,
     )
 
 
 class ReplaceContentMapper(Mapper):
-    """Replaces what matches `pattern` by `repl`; with lists, each pattern by the text in its place, one after
-    the other."""
+    """Replaces matches of `pattern` by `repl`; with lists, each pattern by the text at the same index, in
+    order."""
 
     name = "replace_content_mapper"
 

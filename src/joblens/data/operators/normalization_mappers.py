@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from joblens.data.base.operator import Mapper
-from joblens.data.texts.pattern_replacement import with_rows
+from joblens.data.texts.pattern_replacement import with_changes
 from joblens.data.texts.text_view import (
     CharacterClasses,
     CharacterReplacer,
@@ -20,11 +20,10 @@ from joblens.data.texts.text_view import (
 from joblens.model.errors import MissingExtra, how_to_install
 
 _FORMS = ("NFC", "NFKC", "NFD", "NFKD")
-_SEGMENT = 1_000_000  # characters, from which ftfy cuts lines into pieces
+_SEGMENT = 1_000_000  # characters; ftfy splits longer lines
 
-# A line of nothing but these is left alone by every step of ftfy: visible ASCII without the ampersand, and
-# letters and marks that no encoding mistake is made of, that are in normal form already and that join with
-# none of the others.
+# No step of ftfy changes a line of only these: visible ASCII without the ampersand, and letters and marks
+# that never result from a wrong encoding, are in normal form, and combine with none of the others.
 _ASCII = "\t\n\f -%'-~"
 _LETTERS = (
     "\u05d0-\u05ea"  # Hebrew
@@ -33,16 +32,15 @@ _LETTERS = (
     "\uac00-\ud7a3"  # Korean
     "\u2013-\u2015\u2600-\u27bf\U0001f300-\U0001faff"  # dashes, emoji
 )
-_ACCENTED = (  # beside other marks than these they may be mistakes
+_ACCENTED = (  # next to marks other than these they may be encoding errors
     "\u00df-\u00f6\u00f8-\u00ff"  # Latin
     "\u0401\u0410-\u044f\u0451"  # Cyrillic
     "\u0391-\u03a1\u03a3-\u03a9\u03ac-\u03af\u03b1-\u03ce"  # Greek
 )
-_COMPATIBLE = "\u00a0\u2026"  # spaces that do not break, ellipses: NFKC replaces them
+_COMPATIBLE = "\u00a0\u2026"  # non-breaking spaces, ellipses: NFKC replaces them
 
-# Some are replaced by ASCII, and that is all that happens to a line of these and of inert ones: wide forms
-# (not the ampersand: entities could be made with it) and quotation marks, of which most are of no harm only
-# where there is no accent.
+# In a line of these and of inert characters, ftfy only replaces these by ASCII: wide forms (not the
+# ampersand, which could form an entity) and quotation marks, most of them only where the line has no accents.
 _WIDE = "\u3000\uff01-\uff05\uff07-\uff5e"
 _APOSTROPHE = "\u2019"
 _QUOTES = "\u2018\u201c\u201d\u201e"
@@ -58,15 +56,15 @@ _PLAIN = {
 
 
 def inert_characters(form: str) -> str:
-    """As a pattern's set has them."""
-    if form not in {"NFC", "NFKC"}:  # accents are to stand by themselves
+    """Returns the inert characters as the inside of a regular expression's set."""
+    if form not in {"NFC", "NFKC"}:  # accents become separate characters
         return _ASCII
     return _ASCII + _LETTERS + _ACCENTED + (_COMPATIBLE if form == "NFC" else "")
 
 
 @cache
 def simple_line(form: str) -> re.Pattern[str]:
-    """Matches lines for which `_PLAIN` is all there is to do."""
+    """Matches lines that only need the replacements of `_PLAIN`."""
     if form not in {"NFC", "NFKC"}:
         return re.compile(f"[{_ASCII}]*")
     inert = inert_characters(form)
@@ -75,14 +73,14 @@ def simple_line(form: str) -> re.Pattern[str]:
 
 
 @cache
-def _classes(form: str) -> CharacterClasses:
+def _suspect_characters(form: str) -> CharacterClasses:
     inert = re.compile(f"[{inert_characters(form)}]")
     return CharacterClasses(lambda character: int(inert.match(character) is None))
 
 
 class FixUnicodeMapper(Mapper):
-    """Repairs text that was read in a wrong encoding, entities, odd line ends, widths, quotation marks and
-    control characters, and brings it into the normal form `normalization`: NFC, NFKC, NFD or NFKD."""
+    """Repairs wrongly decoded text, entities, line ends, character widths, quotation marks and control
+    characters, and converts to the normal form `normalization`: NFC, NFKC, NFD or NFKD."""
 
     name = "fix_unicode_mapper"
     needs = "ftfy"
@@ -90,21 +88,16 @@ class FixUnicodeMapper(Mapper):
     def __init__(self, normalization: str | None = None) -> None:
         self.normalization = (normalization or "NFC").upper()
         if self.normalization not in _FORMS:
-            raise ValueError(f"there is no normal form {normalization!r}; there are {', '.join(_FORMS)}")
+            raise ValueError(f"unknown normal form {normalization!r}; use one of {', '.join(_FORMS)}")
 
     def check(self) -> None:
         _ftfy()
 
     def map(self, batch: Any) -> Any:
         text = text_of(batch, self.text_key)
-        suspects = count_rows(_classes(self.normalization).bits(text, 1), text.offsets)
-        changed: dict[int, str] = {}
-        for row in np.flatnonzero(suspects).tolist():
-            old = text.row(row)
-            new = self._fixed(old)
-            if new != old:
-                changed[row] = new
-        return with_text(batch, self.text_key, text, with_rows(text, changed))
+        suspects = count_rows(_suspect_characters(self.normalization).bits(text, 1), text.offsets)
+        array = with_changes(text, np.flatnonzero(suspects), self._fixed)
+        return with_text(batch, self.text_key, text, array)
 
     def _fixed(self, text: str) -> str:
         ftfy = _ftfy()
@@ -114,7 +107,7 @@ class FixUnicodeMapper(Mapper):
         config = ftfy.TextFixerConfig(explain=False, normalization=self.normalization)
         lines = _LINE.findall(text)
         for index, line in enumerate(lines):
-            # Entities are left alone from the first line on that looks like HTML.
+            # From the first line that looks like HTML, entities stay.
             if "<" in line and config.unescape_html:
                 config = config._replace(unescape_html=False)
             if _is_plain(line):
@@ -145,8 +138,8 @@ def _ftfy() -> Any:
     return ftfy
 
 
-# The full-width digit one among the quotation marks is DataJuicer's, whose rows these are.
-_PUNCTUATION_NORMALIZATION_MAPPER_PLAIN = {
+# The full-width digit one among the quotation marks is a quirk of DataJuicer, whose output this matches.
+_PUNCTUATION = {
     '"': "„”“«»１」「《》",  # noqa: RUF001
     "'": "´’",  # noqa: RUF001
     ",": "，、",  # noqa: RUF001
@@ -171,32 +164,26 @@ _PUNCTUATION_NORMALIZATION_MAPPER_PLAIN = {
 
 
 @cache
-def _replacer() -> CharacterReplacer:
-    return CharacterReplacer(
-        {
-            old: new
-            for new, characters in _PUNCTUATION_NORMALIZATION_MAPPER_PLAIN.items()
-            for old in characters
-        }
-    )
+def _punctuation() -> CharacterReplacer:
+    return CharacterReplacer({old: new for new, characters in _PUNCTUATION.items() for old in characters})
 
 
 class PunctuationNormalizationMapper(Mapper):
-    """Makes punctuation of other scripts and typographic marks plain ones."""
+    """Replaces punctuation of other scripts and typographic marks by ASCII."""
 
     name = "punctuation_normalization_mapper"
 
     def map(self, batch: Any) -> Any:
         text = text_of(batch, self.text_key)
-        return with_text(batch, self.text_key, text, _replacer().replaced(text))
+        return with_text(batch, self.text_key, text, _punctuation().replaced(text))
 
 
-# What Python takes for white space at the ends of a text.
+# White space for str.strip.
 _STRIPPED = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009"
     "\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-# What becomes a space inside: new lines stay.
+# Replaced by a space; new lines stay.
 _SPACES = (
     "\t\x84\xa0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u200b\u200c\u200d\u202f\u205f"
     "\u2060\u3000\ufffc"
@@ -204,12 +191,13 @@ _SPACES = (
 
 
 @cache
-def _whitespace_normalization_mapper_replacer() -> CharacterReplacer:
+def _spaces() -> CharacterReplacer:
     return CharacterReplacer(dict.fromkeys(_SPACES, " "))
 
 
 class WhitespaceNormalizationMapper(Mapper):
-    """Removes white space at both ends, and makes every kind of space inside a plain one. New lines stay."""
+    """Strips white space at both ends and replaces every kind of space inside by a plain one. Keeps new
+    lines."""
 
     name = "whitespace_normalization_mapper"
 
@@ -220,12 +208,10 @@ class WhitespaceNormalizationMapper(Mapper):
             array = pc.utf8_trim(text.array, characters=_STRIPPED)
             if array.nbytes == text.array.nbytes:
                 array = text.array
-        return with_text(
-            batch, self.text_key, text, _whitespace_normalization_mapper_replacer().replaced(Text(array))
-        )
+        return with_text(batch, self.text_key, text, _spaces().replaced(Text(array)))
 
 
 def _may_be_stripped(text: Text) -> bool:
-    """Whether some row has anything but visible ASCII at one of its ends."""
+    """Whether some row starts or ends with anything but visible ASCII."""
     seen = np.concatenate((text.data[text.first_bytes()], text.data[text.last_bytes()]))
     return bool(((seen <= 0x20) | (seen >= 0x80)).any())

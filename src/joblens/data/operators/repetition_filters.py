@@ -14,14 +14,14 @@ from joblens.data.texts.pattern_replacement import with_rows
 from joblens.data.texts.text_view import CharacterClasses, Text, count_rows, text_of
 from joblens.data.texts.words import word_spans
 
-# Odd numbers without a pattern: sequences are told apart by sums of products with them, modulo 2^64.
+# Odd multipliers without a pattern: sequences are hashed by sums of products with them, modulo 2^64.
 _ODD = 0x9E3779B97F4A7C15
-_LONG_WORD = 256  # bytes, from which words are hashed one by one
+_LONG_WORD = 256  # bytes; longer words are hashed one by one
 
 
 class Repeats(Struct, frozen=True, eq=False):
-    """Of the sequences that occur more than once: the row, and how often. `totals` are all sequences of each
-    row, `distinct` those that differ."""
+    """Sequences that occur more than once: their row, and how often. `totals`: the number of sequences per
+    row; `distinct`: the number of different ones."""
 
     rows: Any
     times: Any
@@ -30,8 +30,8 @@ class Repeats(Struct, frozen=True, eq=False):
 
 
 def find_repeats(keys: Any, counts: Any) -> Repeats:
-    """`keys`: the sequences of all rows behind one another, as many of each as `counts` says. They are
-    sorted in place: small rows fit the cache, and no key has to spare bits for the row it belongs to."""
+    """`keys`: the sequences of all rows, concatenated, `counts` per row. Sorts them in place, row by row:
+    small rows fit the cache, and keys need no bits for their row."""
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     ends = offsets.tolist()
@@ -51,14 +51,14 @@ def find_repeats(keys: Any, counts: Any) -> Repeats:
 
 
 def parts_of(keys: Any, starts: Any, counts: Any) -> Any:
-    """So many keys from each start on, behind one another, without those that reach into the next row."""
+    """Concatenates `counts` keys from each of `starts`, without those that reach into the next row."""
     pairs = zip(starts.tolist(), counts.tolist(), strict=True)
     return np.concatenate([keys[:0], *(keys[start : start + count] for start, count in pairs)])
 
 
 def sequence_keys(values: Any, length: int) -> Any:
-    """A number for each `length` neighbours of an array of bytes or of uint32, which must be padded with 8
-    bytes: equal for equal ones, and different for others but for a chance of about 2^-64."""
+    """Returns a hash for every window of `length` values of an array of bytes or uint32 that is padded with 8
+    bytes. Different windows collide with a probability of about 2^-64."""
     width = values.itemsize
     size = length * width
     count = len(values) - length + 1 - 8 // width
@@ -74,7 +74,7 @@ def sequence_keys(values: Any, length: int) -> Any:
 
 
 def word_sequence_keys(words: Any, length: int) -> Any:
-    """The same for hashes of words."""
+    """Returns a hash for every window of `length` word hashes."""
     count = len(words) - length + 1
     if count <= 0:
         return np.zeros(0, np.uint64)
@@ -87,11 +87,11 @@ def word_sequence_keys(words: Any, length: int) -> Any:
 
 class Words(Struct, frozen=True, eq=False):
     hashes: Any
-    counts: Any  # of each row
+    counts: Any  # per row
 
 
 def hashed_words(text: Text) -> Words:
-    """Lower-case words of each row without special characters at their ends."""
+    """Hashes the lower-case words of each row, without special characters at their ends."""
     text = _lowered(text)
     starts, ends = word_spans(text)
     padded = np.concatenate((np.frombuffer(text.data.tobytes().lower(), np.uint8), np.zeros(8, np.uint8)))
@@ -125,7 +125,7 @@ _cases = CharacterClasses(lambda character: int(not character.isascii() and char
 
 
 def _lowered(text: Text) -> Text:
-    """Only what is not ASCII: that is done to all rows at once."""
+    """Lowers only non-ASCII characters; the caller lowers ASCII in all rows at once."""
     if text.is_ascii:
         return text
     rows = np.flatnonzero(count_rows(_cases.bits(text, _CHANGED_BY_LOWER), text.offsets))
@@ -133,7 +133,7 @@ def _lowered(text: Text) -> Text:
 
 
 def _eight_bytes(values: Any, offset: int, count: int) -> Any:
-    """From each value on, as one number."""
+    """Returns the eight bytes that start at each value, as one number."""
     return np.ndarray((count,), "<u8", values, offset, (values.itemsize,))
 
 
@@ -144,12 +144,12 @@ def _multiplier(number: int) -> Any:
     return np.uint64((mixed ^ (mixed >> 31)) | 1)
 
 
-_GROUP = 1 << 17  # bytes of rows that are looked at together: their keys stay in the processor's cache
+_CHARACTER_GROUP = 1 << 17  # bytes of rows per group: their keys fit the processor's cache
 
 
 class CharacterRepetitionFilter(Filter):
-    """Keeps texts by how much of them the most frequent sequences of `rep_len` characters make up, of those
-    that occur more than once, and at most as many as the square root of all different ones."""
+    """Keeps texts by the share of their most frequent repeated sequences of `rep_len` characters. Counts at
+    most the square root of the number of different sequences."""
 
     name = "character_repetition_filter"
 
@@ -166,7 +166,7 @@ class CharacterRepetitionFilter(Filter):
 
     def stats(self, batch: Any) -> dict[str, Any]:
         text = text_of(batch, self.text_key)
-        ratios = [self._ratios(text, first, end) for first, end in text.groups(_GROUP)]
+        ratios = [self._ratios(text, first, end) for first, end in text.groups(_CHARACTER_GROUP)]
         return {"char_rep_ratio": pa.array(np.concatenate([np.zeros(0), *ratios]), pa.float64())}
 
     def keep(self, stats: dict[str, Any]) -> Any:
@@ -197,7 +197,7 @@ def _share_of_most_frequent(found: Repeats) -> Any:
     return sums / np.maximum(found.totals, 1)
 
 
-_WORD_REPETITION_FILTER_GROUP = 1 << 20  # bytes of rows that are looked at together
+_WORD_GROUP = 1 << 20  # bytes of rows per group
 
 
 class WordRepetitionFilter(Filter):
@@ -225,9 +225,7 @@ class WordRepetitionFilter(Filter):
 
     def stats(self, batch: Any) -> dict[str, Any]:
         text = text_of(batch, self.text_key)
-        parts = [
-            text.array.slice(first, end - first) for first, end in text.groups(_WORD_REPETITION_FILTER_GROUP)
-        ]
+        parts = [text.array.slice(first, end - first) for first, end in text.groups(_WORD_GROUP)]
         ratios = [self._ratios(Text(part)) for part in parts]
         return {"word_rep_ratio": pa.array(np.concatenate([np.zeros(0), *ratios]), pa.float64())}
 

@@ -21,7 +21,7 @@ from joblens.data.base.op_usage import note_mapped
 from joblens.data.files.parquet_schema import PartManifest
 from joblens.data.rows.batch import LINE, Rows
 from joblens.data.rows.partition import PartitionState, joined_in_place
-from joblens.files.atomic import whole_file, write_whole
+from joblens.files.atomic import atomic_file, write_atomically
 from joblens.files.private import make_private_folder
 from joblens.model.jobs.details import RejectReason
 from joblens.model.recipes.recipe import OperatorCall
@@ -219,7 +219,7 @@ def next_chain(base: str, calls: tuple[OperatorCall, ...], file: KeptFile) -> st
 
 
 def keep_bytes(path: str, data: Any) -> KeptFile:
-    write_whole(path, data)
+    write_atomically(path, data)
     return KeptFile(path=os.path.basename(path), size_bytes=len(data), digest=digest_of(data))
 
 
@@ -320,7 +320,7 @@ def write_batches(path: str, batches: Iterable[Any]) -> KeptFile:
     make_private_folder(os.path.dirname(path))
     following = iter(batches)
     first = next(following)
-    with whole_file(path) as being_written:
+    with atomic_file(path) as being_written:
         with pa.OSFile(being_written, "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
             for batch in itertools.chain([first], following):
                 writer.write_batch(batch)

@@ -17,68 +17,68 @@ from joblens.data.partition import checkpoints, restoring
 from joblens.data.partition.checkpoints import KeptFile, MaskOfPart, MasksManifest, StageManifest
 from joblens.data.partition.report import completion
 from joblens.data.partition.worker_context import WorkerContext
-from joblens.files.atomic import whole_file
+from joblens.files.atomic import atomic_file
 from joblens.files.private import make_private_folder
 from joblens.model.errors import JoblensError
 from joblens.model.recipes.recipe import EventType, OperatorCall
 from joblens.plan.workflows.plan_document import shown_params
 
 
-def masks_if_done(workshop: WorkerContext, closing: int, ends: list[StageManifest]) -> MasksManifest | None:
-    """What was decided before, when it was about these very states of these partitions."""
-    path = workshop.folder.masks_manifest(closing)
+def masks_if_done(context: WorkerContext, closing: int, ends: list[StageManifest]) -> MasksManifest | None:
+    """Returns an earlier decision if it was made for these states of the partitions."""
+    path = context.folder.masks_manifest(closing)
     manifest = manifests.read_manifest(path, MasksManifest)
     if manifest is None:
         return None
     decided = [(part.partition_id, part.chain) for part in manifest.parts]
     if decided != [(end.partition_id, end.chain) for end in ends]:
         return None
-    is_whole = checkpoints.load_kept(workshop.folder.partitions, manifest.file) is not None
+    is_whole = checkpoints.load_kept(context.folder.partitions, manifest.file) is not None
     return manifest if is_whole else None
 
 
-def decide(workshop: WorkerContext, task: Decide, emit: Emit) -> dict[str, Any]:
-    stage = workshop.plan.stages[task.stage]
+def decide(context: WorkerContext, task: Decide, emit: Emit) -> dict[str, Any]:
+    stage = context.plan.stages[task.stage]
     closing = stage.closing
     assert closing is not None
-    ends = _ends(workshop, task)
-    done = masks_if_done(workshop, closing, ends)
+    ends = _ends(context, task)
+    done = masks_if_done(context, closing, ends)
     if done is None:
-        done = _Decision(workshop, closing, ends, emit).take()
+        done = _Decision(context, closing, ends, emit).take()
     else:
-        _tell_reuse(workshop, done, emit)
+        _tell_reuse(context, done, emit)
     result: dict[str, Any] = msgspec.to_builtins(done)
     return result
 
 
-def _ends(workshop: WorkerContext, task: Decide) -> list[StageManifest]:
-    stage = workshop.plan.stages[task.stage]
-    found = [restoring.stage_end(workshop.folder, each, stage) for each in task.partition_ids]
+def _ends(context: WorkerContext, task: Decide) -> list[StageManifest]:
+    stage = context.plan.stages[task.stage]
+    found = [restoring.stage_end(context.folder, each, stage) for each in task.partition_ids]
     whole = [end for end in found if end is not None]
     if len(whole) != len(found):
-        raise JoblensError("a partition that had come to a global operator has lost its manifest")
+        raise JoblensError("a partition's manifest before a global operator is missing")
     return whole
 
 
 class _Decision:
-    def __init__(self, workshop: WorkerContext, closing: int, ends: list[StageManifest], emit: Emit) -> None:
-        self._shop = workshop
-        self._folder = workshop.folder
+    def __init__(self, context: WorkerContext, closing: int, ends: list[StageManifest], emit: Emit) -> None:
+        self._context = context
+        self._folder = context.folder
         self._closing = closing
-        self._call = workshop.plan.recipe.process[closing]
+        self._call = context.plan.recipe.process[closing]
         self._ends = ends
         self._emit = emit
         self._meter = Meter()
 
     def take(self) -> MasksManifest:
-        operator = self._shop.operator(self._closing)
+        operator = self._context.operator(self._closing)
         assert isinstance(operator, GlobalOperator)
         self._tell_start()
         scratch = self._folder.scratch(self._closing)
         shutil.rmtree(scratch, ignore_errors=True)
         make_private_folder(scratch)
         parts = [self._signatures(end) for end in self._ends]
-        masks = operator.decide(parts, budget_bytes=self._shop.plan.budget_bytes, scratch=scratch)
+        masks = operator.decide(parts, budget_bytes=self._context.plan.budget_bytes, scratch=scratch)
         manifest = self._written(masks, operator.first_numbers(parts) or [None] * len(parts))
         manifests.write_manifest(self._folder.masks_manifest(self._closing), manifest)
         self._tell(manifest)
@@ -89,12 +89,12 @@ class _Decision:
         path = self._folder.masks(self._closing)
         found: list[MaskOfPart] = []
         hasher, offset = xxhash.xxh3_128(), 0
-        with whole_file(path) as being_written, open(being_written, "wb") as file:
+        with atomic_file(path) as being_written, open(being_written, "wb") as file:
             for end, mask, number in zip(self._ends, masks, numbers, strict=True):
                 bits = np.asarray(mask)
                 if len(bits) != end.rows:
                     raise JoblensError(
-                        f"{self._call.name} decided about {len(bits):,} rows of partition "
+                        f"{self._call.name} returned a mask of {len(bits):,} rows for partition "
                         f"{end.partition_id}, which has {end.rows:,}"
                     )
                 packed = np.packbits(bits).tobytes()
@@ -115,7 +115,7 @@ class _Decision:
     def _tell_start(self) -> None:
         rows, partitions = sum(end.rows for end in self._ends), len(self._ends)
         about = _about(self._call)
-        node = self._shop.node_id(self._call, 0)
+        node = self._context.node_id(self._call, 0)
         told = shown_params(self._call.params)
         args = {**told, "dag_node_id": node}
         meta = {"operation_idx": self._closing, "operation_args": told, "dag_node_id": node}
@@ -123,11 +123,11 @@ class _Decision:
         self._emit(event(EventType.OP_START, **about, input_rows=rows, op_args=args, metadata=meta))
 
     def _tell(self, manifest: MasksManifest) -> None:
-        """With what the signatures of all partitions took."""
+        """Sums the cost of the signatures of all partitions."""
         usage = _summed([end.usage for end in self._ends] + [self._meter.usage().as_metadata()])
         rows_in, rows_out = sum(end.rows for end in self._ends), sum(part.kept for part in manifest.parts)
         meta = completion(rows_in, rows_out, 0, usage)
-        meta |= {"operation_idx": self._closing, "dag_node_id": self._shop.node_id(self._call, 0)}
+        meta |= {"operation_idx": self._closing, "dag_node_id": self._context.node_id(self._call, 0)}
         about = _about(self._call)
         self._emit(
             event(
@@ -155,10 +155,10 @@ class _Decision:
         )
 
 
-def _tell_reuse(workshop: WorkerContext, done: MasksManifest, emit: Emit) -> None:
-    """It was through before: the event that said so may have been lost with the process."""
-    about = _about(workshop.plan.recipe.process[done.index])
-    path = workshop.folder.masks(done.index)
+def _tell_reuse(context: WorkerContext, done: MasksManifest, emit: Emit) -> None:
+    """Reports a decision again: the event may have been lost with the process."""
+    about = _about(context.plan.recipe.process[done.index])
+    path = context.folder.masks(done.index)
     rows_in, rows_out = sum(part.rows for part in done.parts), sum(part.kept for part in done.parts)
     meta = {"was_done_before": True, "input_rows": rows_in, "output_rows": rows_out}
     emit(event(EventType.CHECKPOINT_LOAD, **about, checkpoint_path=path))

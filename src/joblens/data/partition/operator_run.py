@@ -22,14 +22,14 @@ from joblens.data.rows.ranges import as_compared
 from joblens.model.errors import BadRow, BrokenOperator
 from joblens.model.recipes.recipe import OperatorCall, Partition
 
-# Fewer rows say nothing about an operator.
+# With fewer rows, failures do not prove that an operator is broken.
 _ENOUGH_ROWS = 20
 _NEARLY_ALL = 0.9
 
 
 class Worked(Struct, frozen=True, eq=False):
-    result: Any  # of the rows that are left; None: there are none
-    reasons: dict[int, str]  # of the others, by their place in the batch
+    result: Any  # of the remaining rows; None: there are none
+    reasons: dict[int, str]  # of the failed rows, by index in the batch
 
 
 def work_on(
@@ -38,15 +38,15 @@ def work_on(
     join: Callable[[Sequence[Any]], Any],
     not_of_rows: tuple[type[BaseException], ...] = (MemoryError,),
 ) -> Worked:
-    """Bad rows are found by halves: few of them among many cost little. `join` puts the results of pieces
-    together. Errors that are `not_of_rows` are raised: they say nothing about a row."""
+    """Applies `work` and finds bad rows by bisection: few of them among many cost little. `join` merges the
+    results of pieces. Errors in `not_of_rows` are raised: they are not about a row."""
     try:
         return Worked(function(batch), {})
     except RowErrors as error:
         return _without(batch, error.reasons, function, join, not_of_rows)
     except not_of_rows:
         raise
-    except OF_AN_OPERATOR as error:  # whatever it is, it is about a row of the batch
+    except OF_AN_OPERATOR as error:  # any error is attributed to a row of the batch
         if batch.num_rows <= 1:
             return Worked(None, {0: reason_with_line(error)} if batch.num_rows else {})
         half = batch.num_rows // 2
@@ -72,19 +72,19 @@ def _without(
 
 
 def check_operator(name: str, rows: int, reasons: dict[int, str]) -> None:
-    """Raises BrokenOperator. `reasons` are of the rows that it failed on, of so many that it was given."""
+    """Raises BrokenOperator if nearly all rows failed. `reasons`: of the failed rows among `rows`."""
     if rows < _ENOUGH_ROWS or len(reasons) < _NEARLY_ALL * rows:
         return
     kinds = Counter(reason.partition(":")[0] for reason in reasons.values())
     kind, count = kinds.most_common(1)[0]
     if count >= _NEARLY_ALL * rows:
         example = next(reason for reason in reasons.values() if reason.partition(":")[0] == kind)
-        raise BrokenOperator(f"{name} fails on {count} of {rows} rows: {example}")
+        raise BrokenOperator(f"{name} failed on {count} of {rows} rows: {example}")
 
 
 def first_bad(batch: Any, function: Callable[[Any], Any], error: BaseException) -> int | None:
-    """The place of the first row that the function fails on, having failed on all of them together; None: on
-    each one by itself it does not."""
+    """Returns the index of the first row that fails, after all failed together; None: each row succeeds
+    alone."""
     if isinstance(error, RowErrors):
         return min(error.reasons, default=None)
     first, end = 0, batch.num_rows
@@ -112,7 +112,7 @@ def reason_at(place: int | None, error: BaseException) -> str:
 
 
 def keeping(count: int, bad: dict[int, str]) -> Any:
-    """A mask without the bad ones."""
+    """Returns a mask without the failed rows."""
     mask = np.ones(count, dtype=bool)
     mask[list(bad)] = False
     return mask
@@ -129,27 +129,27 @@ def joined_stats(pieces: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 class OperatorRun:
-    """Changes the state; rows that cannot be worked on leave it, with the reason."""
+    """Runs an operator on the state; rows that fail are removed with their reason."""
 
     def __init__(
         self,
-        workshop: WorkerContext,
+        context: WorkerContext,
         partition: Partition,
         rejects: RejectsOfPartition,
         *,
         is_last_try: bool = True,
     ) -> None:
-        self._shop = workshop
-        self._recipe = workshop.plan.recipe
+        self._context = context
+        self._recipe = context.plan.recipe
         self._partition = partition
         self._rejects = rejects
-        # A model on a disk that is away, a service that is down: next time it may be there again. When it is
-        # not, or is about a file that one row names, the rows have to answer for it.
+        # A missing disk or service may be back at the next try. If it is
+        # not, or the error is about a file of one row, rows are rejected.
         self._not_of_rows = (MemoryError,) if is_last_try else (MemoryError, OSError)
-        self.tracer = Tracer(workshop.folder, partition.id, workshop.plan.recipe)
+        self.tracer = Tracer(context.folder, partition.id, context.plan.recipe)
 
     def work(self, state: PartitionState, operator: Operator, call: OperatorCall) -> int:
-        """-> how many rows were rejected."""
+        """Returns the number of rejected rows."""
         if isinstance(operator, Mapper):
             return self._map(state, operator, call)
         assert isinstance(operator, Filter)
@@ -159,7 +159,7 @@ class OperatorRun:
         def mapped(piece: Any) -> Any:
             result = operator.map(piece)
             if result.num_rows != piece.num_rows:
-                raise ValueError(f"{call.name} made {result.num_rows} rows of {piece.num_rows}")
+                raise ValueError(f"{call.name} returned {result.num_rows} rows for {piece.num_rows}")
             return result
 
         worked = self._worked(state, call, mapped_in_pieces(mapped), joined_batches)
@@ -175,7 +175,7 @@ class OperatorRun:
         self._reject(state, worked.reasons, call)
         if worked.result is None:
             return len(worked.reasons)
-        stats = as_compared(worked.result) if self._shop.is_built_in(call.index) else worked.result
+        stats = as_compared(worked.result) if self._context.is_built_in(call.index) else worked.result
         if self._recipe.keep_stats:
             for name, values in stats.items():
                 state.add_column(STATS_PREFIX + name, values)
@@ -185,8 +185,8 @@ class OperatorRun:
         return len(worked.reasons)
 
     def _stats(self, state: PartitionState, operator: Filter, call: OperatorCall) -> Worked:
-        if state.alive is not None and self._shop.is_built_in(call.index):
-            # Looking at rows that were dropped before does no harm, and saves copying the others together.
+        if state.alive is not None and self._context.is_built_in(call.index):
+            # Processing dropped rows is harmless and saves copying the others.
             try:
                 return Worked(stats_in_pieces(operator.stats)(state.batch), {})
             except Exception:  # noqa: BLE001, S110 - those rows may be why: again without them
@@ -202,10 +202,10 @@ class OperatorRun:
         return worked.result
 
     def _batch(self, state: PartitionState, call: OperatorCall) -> Any:
-        """Somebody's own operator sees whole rows; ours have the columns they asked for."""
+        """User operators see whole rows; built-in ones only their columns."""
         state.compact()
-        is_ours = self._shop.is_built_in(call.index)
-        sees_columns = is_ours and not self._shop.operator(call.index).sees_whole_rows
+        is_ours = self._context.is_built_in(call.index)
+        sees_columns = is_ours and not self._context.operator(call.index).sees_whole_rows
         return state.batch if sees_columns else state.with_lines()
 
     def _worked(
@@ -226,7 +226,7 @@ class OperatorRun:
     def _told(
         self, state: PartitionState, call: OperatorCall, place: int | None, error: BaseException
     ) -> BadRow:
-        """That the job cannot go on, by the first row that it cannot go on with."""
+        """Builds the error that ends a strict job, from its first bad row."""
         reason = reason_at(place, error)
         if place is None:
             return BadRow(f"{call.name}: {reason}")
@@ -234,11 +234,11 @@ class OperatorRun:
         return BadRow(told_place(msgspec.structs.replace(origin, operator=call.name, reason=reason)))
 
     def _places(self, ids: list[int]) -> list[Reject]:
-        plan = self._shop.plan
+        plan = self._context.plan
         return places_of(self._partition, plan.columns, ids, plan.needed)
 
     def _reject(self, state: PartitionState, reasons: dict[int, str], call: OperatorCall) -> None:
-        """Takes the rows out, and keeps them with where they came from."""
+        """Removes the rows and records where they came from."""
         if not reasons:
             return
         places = sorted(reasons)

@@ -22,8 +22,8 @@ from joblens.views.text.numbers import counted
 
 
 class PartitionReport:
-    def __init__(self, workshop: WorkerContext, partition: Partition, attempt: int, emit: Emit) -> None:
-        self._shop = workshop
+    def __init__(self, context: WorkerContext, partition: Partition, attempt: int, emit: Emit) -> None:
+        self._context = context
         self._partition = partition
         self._id = partition.id
         self._attempt = attempt
@@ -56,7 +56,7 @@ class PartitionReport:
         )
 
     def stepped(self, step: str, usage: Usage) -> None:
-        """Something that belongs to no operator."""
+        """Emits an event outside operators."""
         self._emit(step_event(step, usage, partition_id=self._id))
 
     def started(self, count: int) -> None:
@@ -70,7 +70,7 @@ class PartitionReport:
         )
 
     def resumed(self, call: OperatorCall, path: str, count: int, rejected: int) -> None:
-        """`rejected`: rows, from the first operator to this one; they are not told again one by one."""
+        """`rejected`: rows, from the first operator to this one; they are not reported again one by one."""
         meta = {"checkpoint_path": path, "rows": count, "rejected_rows": rejected}
         self._emit(op_event(EventType.CHECKPOINT_LOAD, self._id, call, checkpoint_path=path, metadata=meta))
         self._emit(
@@ -89,9 +89,9 @@ class PartitionReport:
             "operation_args": shown_params(call.params),
             "start_time": time.time(),
             "operation_class": type(operator).__name__,
-            "dag_node_id": self._shop.node_id(call, self._id),
+            "dag_node_id": self._context.node_id(call, self._id),
         }
-        args = {**shown_params(call.params), "dag_node_id": self._shop.node_id(call, self._id)}
+        args = {**shown_params(call.params), "dag_node_id": self._context.node_id(call, self._id)}
         self._emit(
             op_event(EventType.OP_START, self._id, call, input_rows=rows_in, op_args=args, metadata=meta)
         )
@@ -114,7 +114,7 @@ class PartitionReport:
         self, call: OperatorCall, rows_in: int, rows_out: int, rejected: int, usage: Usage
     ) -> None:
         meta = completion(rows_in, rows_out, rejected, usage.as_metadata())
-        meta |= {"operation_idx": call.index, "dag_node_id": self._shop.node_id(call, self._id)}
+        meta |= {"operation_idx": call.index, "dag_node_id": self._context.node_id(call, self._id)}
         self._emit(
             op_event(
                 EventType.OP_COMPLETE,
@@ -138,8 +138,8 @@ class PartitionReport:
         self._emit(op_event(EventType.CHECKPOINT_SAVE, self._id, call, checkpoint_path=path, metadata=meta))
 
     def waits(self, call: OperatorCall, path: str, size_bytes: int, rows: int) -> None:
-        """Its whole state behind that operator is kept until it has come further. What that took is told by
-        the operator that it waits for."""
+        """Records that the state after an operator was kept until the partition has advanced. Its cost is
+        reported with the operator it waits for."""
         meta = {"checkpoint_path": path, "size_bytes": size_bytes, "rows": rows}
         self._emit(op_event(EventType.CHECKPOINT_SAVE, self._id, call, checkpoint_path=path, metadata=meta))
 
@@ -151,7 +151,7 @@ class PartitionReport:
         self._emit(rows_rejected(count, reason, path, **about))
 
     def completed(self, finished: FinishedPart, export: Usage | None) -> None:
-        """Without an export: it had been written before this run of the job."""
+        """Without an export: it was written by an earlier run of the job."""
         meta: dict[str, Any] = {
             "sample_count": finished.source_rows,
             "output_bytes": finished.part.size_bytes,
@@ -179,14 +179,14 @@ class PartitionReport:
 def rows_rejected(count: int, reason: str, path: str, **about: Any) -> RecipeEvent:
     return event(
         EventType.ROWS_REJECTED,
-        message=f"{counted(count, 'row')} rejected, the first because: {encodable(reason)}",
+        message=f"{counted(count, 'row')} rejected, first reason: {encodable(reason)}",
         metadata={"rejected_rows": count, "reason": encodable(reason), "path": path},
         **about,
     )
 
 
 def completion(rows_in: int, rows_out: int, rejected: int, usage: dict[str, Any]) -> dict[str, Any]:
-    """What is told of an operator that is through."""
+    """Returns the metadata of a completed operator."""
     wall = usage["wall_seconds"]
     return {
         "duration_seconds": wall,
@@ -201,14 +201,14 @@ def completion(rows_in: int, rows_out: int, rejected: int, usage: dict[str, Any]
 
 
 class RejectsOfPartition:
-    """Kept with each checkpoint, so that a resumed partition tells of each row once: events of rejected rows
-    are held back until what was done is kept. People get the file when the partition is through."""
+    """Rejected rows of a partition, kept with each checkpoint so that a resumed partition reports each row
+    once: events wait until the work is kept. People get the file when the partition is done."""
 
     def __init__(self, folder: JobFolder, partition_id: int, report: PartitionReport) -> None:
         self._folder = folder
         self._id = partition_id
         self._report = report
-        self._lines: list[bytes] = []  # all that is kept, since the partition was read
+        self._lines: list[bytes] = []  # kept lines since the partition was read
         self._unsaved: list[bytes] = []  # since the last checkpoint
         self._untold: list[tuple[int, str, OperatorCall | None]] = []
 
@@ -216,7 +216,7 @@ class RejectsOfPartition:
         self._lines, self._unsaved, self._untold = list(lines), [], []
 
     def read(self, bad: Sequence[Reject]) -> None:
-        """Reading finds them again every time; they were told when something was kept since."""
+        """Adds unreadable rows, found again on every read; they count as reported if a checkpoint exists."""
         if bad:
             self._untold.append((len(bad), bad[0].reason, None))
 
@@ -225,7 +225,7 @@ class RejectsOfPartition:
         self._untold.append((len(rejects), rejects[0].reason, call))
 
     def keep_unsaved(self, path: str) -> RejectsSoFar:
-        """Those since the last checkpoint, beside this one."""
+        """Writes the rows since the last checkpoint next to this one."""
         new, self._unsaved = self._unsaved, []
         self._lines += new
         return _kept(path, new)
@@ -236,13 +236,13 @@ class RejectsOfPartition:
         return _kept(path, self._lines)
 
     def tell(self) -> None:
-        """What is kept now."""
+        """Returns the counts kept so far."""
         for count, reason, call in self._untold:
             self._report.rejected(count, reason, self._folder.rejects_of(self._id), call)
         self._untold = []
 
     def publish(self) -> None:
-        """In place of what an earlier attempt left."""
+        """Replaces the file of an earlier attempt."""
         write_rejects(self._folder.rejects_of(self._id), self._lines)
 
 

@@ -1,4 +1,4 @@
-"""What there is to work with: this machine as far as this process may use it, and a Ray cluster."""
+"""Available resources: this machine within this process's limits, and a Ray cluster."""
 
 import math
 import os
@@ -12,12 +12,12 @@ from joblens.probes.host.capacity import free_memory_bytes, usable_cpus, usable_
 
 
 class ResourceDetector:
-    """Every method can be called on the class itself."""
+    """Methods can be called on the class itself."""
 
     @staticmethod
     def detect_local_resources(path: str = ".") -> LocalResources:
-        """CPUs by affinity and quota, memory by the limits of the groups this process is in, of v1 and v2;
-        disk space where `path` is."""
+        """Returns CPUs by affinity and quota, memory by the limits of this process's cgroups (v1 and v2), and
+        disk space at `path`."""
         layout = read_layout()
         total = usable_memory_bytes(layout) or 0
         free = free_memory_bytes(layout)
@@ -33,11 +33,11 @@ class ResourceDetector:
 
     @staticmethod
     def detect_ray_cluster() -> ClusterResources | None:
-        """Of the cluster this process is connected to; None: it is not, or Ray is not installed."""
+        """Returns the resources of the connected cluster; None: not connected, or Ray is not installed."""
         import sys
 
         ray = sys.modules.get("ray")
-        # A process that has not even imported it cannot be connected, and importing takes a second.
+        # A process that has not imported Ray cannot be connected; the import takes a second.
         if ray is None or not ray.is_initialized():
             return None
         return _cluster(ray)
@@ -49,8 +49,8 @@ class ResourceDetector:
         partition_size: int | None = None,
         total_samples: int | None = None,
     ) -> int:
-        """Without arguments of what is found here and now; rows of a partition and rows in all say how many
-        partitions there are to work on."""
+        """Returns the number of workers for these resources, by default those found here. Rows per partition
+        and in total give the number of partitions."""
         if local_resources is None:
             local_resources = ResourceDetector.detect_local_resources()
             cluster_resources = cluster_resources or ResourceDetector.detect_ray_cluster()

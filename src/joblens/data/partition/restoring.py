@@ -1,4 +1,4 @@
-"""The newest state of a partition that can be trusted."""
+"""Restores the newest verified state of a partition."""
 
 import contextlib
 import os
@@ -22,17 +22,17 @@ from joblens.data.partition.checkpoints import (
 )
 from joblens.data.rows.batch import LINE
 from joblens.data.rows.partition import PartitionState
-from joblens.files.atomic import BEING_WRITTEN
+from joblens.files.atomic import PART
 from joblens.model.errors import JoblensError
 from joblens.model.recipes.recipe import RecipePlan, Stage
 
 
 class Restored(Struct, eq=False):
-    """`after` is the last operator whose work the state has."""
+    """`after`: the last operator included in the state."""
 
     state: PartitionState
     after: int
-    rejects: list[bytes]  # lines of the rejects file, for everything up to here
+    rejects: list[bytes]  # lines of the rejects file so far
     loaded: DeltaManifest | None = None
 
 
@@ -43,8 +43,8 @@ def newest_in_stage(
     stage: Stage,
     found: Restored,
 ) -> Restored:
-    """From the state at the beginning of the stage on, each delta is applied that fits on the one before and
-    is the file that was written."""
+    """Applies the deltas of a stage in order, as long as each one fits the state before it and its file is
+    unchanged."""
     kept = folder.checkpoints_of(partition_id)
     for call in plan.recipe.process[stage.first : stage.end]:
         path = folder.checkpoint_manifest(partition_id, call.index, call.name)
@@ -57,7 +57,7 @@ def newest_in_stage(
 
 
 def _apply(plan: RecipePlan, folder: str, manifest: DeltaManifest, found: Restored) -> bool:
-    """False: it does not belong here, or not all of it is there. The state is as it was then."""
+    """Returns False, with the state unchanged, if the delta does not fit or is incomplete."""
     state = found.state
     calls = plan.recipe.process[found.after + 1 : manifest.index + 1]
     if manifest.base != state.chain or manifest.source_rows != state.source_rows:
@@ -73,8 +73,8 @@ def _apply(plan: RecipePlan, folder: str, manifest: DeltaManifest, found: Restor
     state.batch = state.batch.select(names)
     if state.count != manifest.rows:
         raise JoblensError(
-            f"partition {manifest.partition_id}: its checkpoint behind operator {manifest.index} gives "
-            f"{state.count:,} rows, and was written with {manifest.rows:,}"
+            f"partition {manifest.partition_id}: its checkpoint after operator {manifest.index} has "
+            f"{state.count:,} rows, expected {manifest.rows:,}"
         )
     state.saved(manifest.chain)
     found.rejects += rejects
@@ -82,7 +82,7 @@ def _apply(plan: RecipePlan, folder: str, manifest: DeltaManifest, found: Restor
 
 
 def read_rejects(folder: str, file: KeptFile | None) -> list[bytes] | None:
-    """None: the file is not what it was."""
+    """Returns None if the file was changed."""
     if file is None:
         return []
     buffer = checkpoints.load_kept(folder, file)
@@ -94,11 +94,11 @@ def stage_end(folder: JobFolder, partition_id: int, stage: Stage) -> StageManife
 
 
 class Met(Struct, frozen=True, eq=False):
-    """A partition as it came to a global operator, and what that decided about its rows."""
+    """State of a partition before a global operator, with the operator's decision about its rows."""
 
     manifest: StageManifest
     mask: MaskOfPart
-    keep: Any  # a bool for each row
+    keep: Any  # one bool per row
     rejects: list[bytes]
     whole: Any  # a mapped buffer
 
@@ -112,7 +112,7 @@ class Met(Struct, frozen=True, eq=False):
 
 
 def met_before(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: Stage) -> Met | None:
-    """What a stage behind a global operator begins with. None: it is not there any more."""
+    """Returns the start of a stage after a global operator. None: it no longer exists."""
     manifest = stage_end(folder, partition_id, plan.stages[stage.index - 1])
     kept = folder.checkpoints_of(partition_id)
     whole = checkpoints.load_kept(kept, manifest.whole) if manifest else None
@@ -121,16 +121,16 @@ def met_before(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: St
         return None
     mask = mask_of(plan, folder, partition_id, stage)
     if mask.rows != manifest.rows:
-        raise JoblensError(f"partition {partition_id}: the mask of its rows was made for other rows")
+        raise JoblensError(f"partition {partition_id}: its row mask belongs to other rows")
     return Met(manifest, mask, _bits(folder.masks(stage.first - 1), mask), rejects, whole)
 
 
 def mask_of(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: Stage) -> MaskOfPart:
-    """What the global operator before this stage decided."""
+    """Returns the decision of the global operator before this stage."""
     call = plan.recipe.process[stage.first - 1]
     found = find_mask(folder, call.index, partition_id)
     if found is None:
-        raise JoblensError(f"partition {partition_id}: what {call.name} decided about its rows is gone")
+        raise JoblensError(f"partition {partition_id}: the row mask of {call.name} is missing")
     return found
 
 
@@ -146,13 +146,13 @@ def _bits(path: str, mask: MaskOfPart) -> Any:
     with open(path, "rb") as file:
         packed = os.pread(file.fileno(), mask.size_bytes, mask.offset)
     if manifests.digest_of(packed) != mask.digest:
-        raise JoblensError(f"partition {mask.partition_id}: the mask of its rows is damaged")
+        raise JoblensError(f"partition {mask.partition_id}: its row mask is damaged")
     return np.unpackbits(np.frombuffer(packed, np.uint8), count=mask.rows).astype(bool)
 
 
 def is_stage_whole(plan: RecipePlan, folder: JobFolder, manifest: StageManifest) -> bool:
-    """Everything that the stages behind need is there as it was written. The state itself is not needed by a
-    partition that has come further."""
+    """Whether everything that later stages need is intact. A partition that has advanced does not need the
+    state itself."""
     closing = plan.stages[manifest.stage].closing
     assert closing is not None
     kept = folder.checkpoints_of(manifest.partition_id)
@@ -166,7 +166,7 @@ def is_stage_whole(plan: RecipePlan, folder: JobFolder, manifest: StageManifest)
 
 
 def _is_further(plan: RecipePlan, folder: JobFolder, manifest: StageManifest) -> bool:
-    """By what was decided about this very state."""
+    """Whether the decision was made for this state."""
     following = plan.stages[manifest.stage + 1]
     mask = find_mask(folder, following.first - 1, manifest.partition_id)
     if mask is None or mask.chain != manifest.chain:
@@ -180,26 +180,26 @@ def _is_further(plan: RecipePlan, folder: JobFolder, manifest: StageManifest) ->
 
 
 def forget_whole(folder: JobFolder, partition_id: int, stage: Stage) -> None:
-    """The state in which a partition waited for the others, once it has come further."""
+    """Removes the state in which a partition waited for the others, once it has advanced."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(folder.stage_whole(partition_id, stage.index))
 
 
 def remove_leftovers(folder: str) -> None:
-    """What a killed worker was just writing."""
+    """Removes partial files of a killed worker."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
         return
     for name in names:
-        if name.endswith((BEING_WRITTEN, ".partial")):
+        if name.endswith((PART, ".partial")):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(folder, name))
 
 
 def remove_all_leftovers(folder: JobFolder) -> None:
-    """By whoever holds the job's lock, while no worker is at it. Those of a partition's checkpoints go when
-    somebody works on it again."""
+    """Removes all partial files; call it with the job's lock, without running workers. Those among
+    checkpoints are removed when the partition is processed again."""
     folders = [folder.path, folder.metadata, folder.logs, folder.rejects, folder.trace, folder.partitions]
     with contextlib.suppress(FileNotFoundError):
         folders += [entry.path for entry in os.scandir(folder.partitions) if entry.is_dir()]

@@ -1,4 +1,4 @@
-"""One partition through the operators of one stage, on a worker."""
+"""Runs the operators of one stage on one partition, on a worker."""
 
 import os
 import time
@@ -32,23 +32,23 @@ from joblens.model.recipes.recipe import OperatorCall, Step
 
 
 class StageRun:
-    """Manifests on disk say what is done already; what they say is believed only once the files they tell of
-    have been read again and are what was written."""
+    """Manifests say which work is done; they are trusted only after their files were read again and
+    verified."""
 
-    def __init__(self, workshop: WorkerContext, task: RunStage, emit: Emit) -> None:
-        self._shop = workshop
+    def __init__(self, context: WorkerContext, task: RunStage, emit: Emit) -> None:
+        self._context = context
         self._task = task
         self._emit = emit
-        self._plan = workshop.plan
-        self._folder = workshop.folder
+        self._plan = context.plan
+        self._folder = context.folder
         self._partition = task.partition
         self._id = task.partition.id
-        self._stage = workshop.plan.stages[task.stage]
-        self._report = PartitionReport(workshop, task.partition, task.attempt, emit)
-        self._rejects = RejectsOfPartition(workshop.folder, task.partition.id, self._report)
-        self._unread: list[Reject] = []  # rows that could not be read
-        is_last_try = task.attempt >= workshop.plan.recipe.partition.max_retries
-        self._operators = OperatorRun(workshop, task.partition, self._rejects, is_last_try=is_last_try)
+        self._stage = context.plan.stages[task.stage]
+        self._report = PartitionReport(context, task.partition, task.attempt, emit)
+        self._rejects = RejectsOfPartition(context.folder, task.partition.id, self._report)
+        self._unread: list[Reject] = []  # unreadable rows
+        is_last_try = task.attempt >= context.plan.recipe.partition.max_retries
+        self._operators = OperatorRun(context, task.partition, self._rejects, is_last_try=is_last_try)
         self._life = PartitionLife(started_at=time.time(), retries=task.attempt)
 
     def run(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class StageRun:
         result: dict[str, Any] = msgspec.to_builtins(done)
         return result
 
-    # The two ends that a stage can have
+    # Ends of a stage
 
     def _to_meeting(self, closing: int) -> StageManifest:
         origin, meter = self._origin(), Meter()
@@ -68,14 +68,14 @@ class StageRun:
             self._forget()
             if self._stage.end > self._stage.first:
                 whole = self._folder.stage_whole(self._id, self._stage.index)
-                if not os.path.exists(whole):  # it has come further
+                if not os.path.exists(whole):  # it has advanced
                     whole = self._folder.stage_manifest(self._id, self._stage.index)
                 last = self._plan.recipe.process[self._stage.end - 1]
                 self._report.resumed(last, whole, done.rows, done.rejects.count)
             self._report.stepped(Step.READING, meter.usage())
             return done
         state = self._through_operators()
-        call, operator = self._plan.recipe.process[closing], self._shop.operator(closing)
+        call, operator = self._plan.recipe.process[closing], self._context.operator(closing)
         assert isinstance(operator, GlobalOperator)
         meter = Meter()
         signatures = self._operators.signatures(state, operator, call)
@@ -94,7 +94,7 @@ class StageRun:
             life=self._life,
         )
         self._rejects.publish()
-        # What is kept here belongs to the operator that wants to see all partitions at once.
+        # Cost of these files is charged to the global operator.
         manifest = msgspec.structs.replace(manifest, usage=meter.usage().as_metadata())
         manifests.write_manifest(self._folder.stage_manifest(self._id, self._stage.index), manifest)
         self._forget()
@@ -136,23 +136,23 @@ class StageRun:
         return finished
 
     def _origin(self) -> str:
-        """What the stage begins with, known without reading it."""
+        """Returns the identity of the stage's start, without reading it."""
         if self._stage.index == 0:
-            return self._shop.origin_of(self._partition)
+            return self._context.origin_of(self._partition)
         return restoring.mask_of(self._plan, self._folder, self._id, self._stage).next_chain
 
     def _forget(self) -> None:
-        """The state that this stage began with, once its end is kept."""
+        """Removes the state that this stage started from, once its end is kept."""
         if self._task.may_forget and self._stage.index:
             restoring.forget_whole(self._folder, self._id, self._plan.stages[self._stage.index - 1])
 
-    # Where it begins
+    # Start of a stage
 
     def _through_operators(self) -> PartitionState:
         make_private_folder(self._folder.checkpoints_of(self._id))
         restoring.remove_leftovers(self._folder.checkpoints_of(self._id))
         if self._stage.index == 0:
-            found = self._read_source()  # which tells of itself
+            found = self._read_source()  # reports itself
             meter = Meter()
         else:
             meter = Meter()
@@ -172,7 +172,7 @@ class StageRun:
             self._report.started(state.count)
         for index in range(found.after + 1, self._stage.end):
             self._through_operator(state, self._plan.recipe.process[index])
-            if index in self._shop.checkpoint_after:
+            if index in self._context.checkpoint_after:
                 calls = self._plan.recipe.process[found.after + 1 : index + 1]
                 self._checkpoint(state, calls)
                 found.after = index
@@ -201,25 +201,26 @@ class StageRun:
             self._operators.tracer.filtered(call, met.all_rows(), met.keep, {})
         state = met.kept_rows()
         if met.mask.first_number is not None:
-            operator = self._shop.operator(self._stage.first - 1)
+            operator = self._context.operator(self._stage.first - 1)
             assert isinstance(operator, GlobalOperator)
             operator.number(state, met.mask.first_number)
             state.saved(met.mask.next_chain)
         return Restored(state, self._stage.first - 1, met.rejects)
 
     def _meet_again(self) -> Met:
-        """It had come further, and what came of it is lost, or was decided anew."""
+        """Returns the state before the stage; the partition had advanced, but its result was lost or decided
+        again."""
         before = msgspec.structs.replace(self._task, stage=self._stage.index - 1, may_forget=False)
-        StageRun(self._shop, before, self._emit).run()
+        StageRun(self._context, before, self._emit).run()
         met = restoring.met_before(self._plan, self._folder, self._id, self._stage)
         if met is None:
-            raise JoblensError(f"partition {self._id}: its state before operator {self._stage.first} is gone")
+            raise JoblensError(f"partition {self._id}: the state before operator {self._stage.first} is lost")
         return met
 
-    # One operator, and what it leaves
+    # Operators and checkpoints
 
     def _through_operator(self, state: PartitionState, call: OperatorCall) -> None:
-        operator = self._shop.operator(call.index)
+        operator = self._context.operator(call.index)
         rows_in = state.count
         self._report.op_started(call, operator, rows_in)
         meter = Meter()
@@ -231,7 +232,7 @@ class StageRun:
         self._report.op_completed(call, rows_in, state.count, rejected, meter.usage())
 
     def _checkpoint(self, state: PartitionState, calls: tuple[OperatorCall, ...]) -> None:
-        """Of what these operators changed."""
+        """Writes a checkpoint of the changes of these operators."""
         meter = Meter()
         call = calls[-1]
         path = self._folder.checkpoint(self._id, call.index, call.name)

@@ -1,4 +1,4 @@
-"""Examples of what each operator changed or dropped, for people who ask for them."""
+"""Examples of rows that each operator changed or dropped."""
 
 import os
 from typing import Any
@@ -10,14 +10,14 @@ import pyarrow as pa
 from joblens.data.base.job_folder import JobFolder
 from joblens.data.rows.batch import LINE, Change, Row, decoded_rows
 from joblens.data.rows.partition import PartitionState
-from joblens.files.atomic import write_whole
+from joblens.files.atomic import write_atomically
 from joblens.files.private import make_private_folder
 from joblens.model.recipes.recipe import OperatorCall, Recipe
 
 
 class Tracer:
-    """Of one partition: as many rows of each operator as the whole job wants to see. The first of them over
-    all partitions are put together in the end."""
+    """Collects examples from one partition, as many per operator as the whole job shows. The first ones over
+    all partitions are merged at the end."""
 
     def __init__(self, folder: JobFolder, partition_id: int, recipe: Recipe) -> None:
         self.is_on = recipe.trace
@@ -28,7 +28,7 @@ class Tracer:
         self._id = partition_id
 
     def mapped(self, call: OperatorCall, before: Any, state: PartitionState, changed: dict[str, Any]) -> None:
-        """`before`: the rows as they came to the operator, whole. One example per changed field."""
+        """`before`: the whole rows before the operator. One example per changed field."""
         if not self._is_wanted(call):
             return
         is_changed = np.logical_or.reduce([np.zeros(len(state.ids), dtype=bool), *changed.values()])
@@ -75,11 +75,11 @@ class Tracer:
         folder = self._folder.trace_parts(call.index, call.name)
         make_private_folder(folder)
         lines = b"".join(msgspec.json.encode(example) + b"\n" for example in examples[: self._rows])
-        write_whole(os.path.join(folder, f"partition_{self._id:06d}.jsonl"), lines)
+        write_atomically(os.path.join(folder, f"partition_{self._id:06d}.jsonl"), lines)
 
 
 def _rows_of(batch: Any) -> list[Row]:
-    """All fields of each row; of lines that cannot be read, those that operators see."""
+    """Returns all fields of each row; for lines that cannot be parsed, those that operators see."""
     try:
         return decoded_rows(batch, None)
     except (ValueError, RecursionError):
@@ -87,7 +87,7 @@ def _rows_of(batch: Any) -> list[Row]:
 
 
 def put_traces_together(folder: JobFolder, recipe: Recipe) -> None:
-    """The first examples of each operator, in the order of the dataset."""
+    """Merges the first examples of each operator, in dataset order."""
     make_private_folder(folder.trace)
     for call in recipe.process:
         parts = folder.trace_parts(call.index, call.name)
@@ -99,4 +99,4 @@ def put_traces_together(folder: JobFolder, recipe: Recipe) -> None:
                 lines += file.readlines()
             if len(lines) >= recipe.trace_rows:
                 break
-        write_whole(folder.trace_of(call.index, call.name), b"".join(lines[: recipe.trace_rows]))
+        write_atomically(folder.trace_of(call.index, call.name), b"".join(lines[: recipe.trace_rows]))

@@ -1,4 +1,4 @@
-"""A task carried out, in whichever process: a worker here, or one of a cluster."""
+"""Execution of a task in any process: a local worker or one of a cluster."""
 
 import contextlib
 import shutil
@@ -41,7 +41,7 @@ from joblens.model.errors import BadRow, BrokenOperator, InputError, JoblensErro
 from joblens.model.jobs.details import RejectReason
 from joblens.model.recipes.recipe import RecipePlan, Slice, Step
 
-_workshops: dict[str, WorkerContext] = {}  # by job: one process of a cluster may work for several
+_contexts: dict[str, WorkerContext] = {}  # by job: a process of a cluster may work for several
 
 
 class CutManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,75 +52,73 @@ class CutManifest(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[RejectReason, ...] = ()
 
 
-def workshop_of(plan: RecipePlan) -> WorkerContext:
-    found = _workshops.get(plan.job_dir)
+def worker_context(plan: RecipePlan) -> WorkerContext:
+    found = _contexts.get(plan.job_dir)
     if found is None or (found.plan is not plan and found.plan != plan):  # a job may start over
-        found = _workshops[plan.job_dir] = WorkerContext(plan)
+        found = _contexts[plan.job_dir] = WorkerContext(plan)
     return found
 
 
-def carry_out(task: Task, plan: RecipePlan, emit: Emit) -> dict[str, Any]:
-    """-> what the task is answered with. Raises whatever goes wrong."""
-    # Partitions run side by side already; threads inside of them would only get in each other's way.
+def run_task(task: Task, plan: RecipePlan, emit: Emit) -> dict[str, Any]:
+    """Executes a task and returns its result. Raises any error."""
+    # Partitions already run in parallel; threads inside them would compete.
     if pa.cpu_count() != 1:
         pa.set_cpu_count(1)
     return_large_blocks()
-    workshop = workshop_of(plan)
+    context = worker_context(plan)
     try:
         match task:
             case RunStage():
-                with _output_kept(workshop, task.partition.id):
-                    return StageRun(workshop, task, emit).run()
+                with _output_kept(context, task.partition.id):
+                    return StageRun(context, task, emit).run()
             case CutFile():
-                return _cut(workshop, task, emit)
+                return _cut(context, task, emit)
             case Decide():
-                with _output_kept(workshop, None):
-                    return global_operator.decide(workshop, task, emit)
+                with _output_kept(context, None):
+                    return global_operator.decide(context, task, emit)
             case Assemble():
-                return _assemble(workshop, task, emit)
+                return _assemble(context, task, emit)
     finally:
         pa.default_memory_pool().release_unused()
 
 
-def _output_kept(
-    workshop: WorkerContext, partition_id: int | None
-) -> contextlib.AbstractContextManager[None]:
-    """Of operators of users; ours print nothing."""
-    if workshop.is_all_built_in:
+def _output_kept(context: WorkerContext, partition_id: int | None) -> contextlib.AbstractContextManager[None]:
+    """Keeps the output of user operators; built-in ones print nothing."""
+    if context.is_all_built_in:
         return contextlib.nullcontext()
-    return kept_output(workshop.folder.output_of(partition_id))
+    return kept_output(context.folder.output_of(partition_id))
 
 
-def answer(task: Task, plan: RecipePlan, send: Callable[[Happened], None]) -> Ended | Failed:
-    """The same, with errors as a message too."""
+def run_reported(task: Task, plan: RecipePlan, send: Callable[[Happened], None]) -> Ended | Failed:
+    """Executes a task and returns errors as a message."""
     try:
-        return Ended(task.id, carry_out(task, plan, lambda event: send(Happened(task.id, event))))
+        return Ended(task.id, run_task(task, plan, lambda event: send(Happened(task.id, event))))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the coordinator decides what comes of it
         return Failed(
             task.id,
             type(error).__name__,
-            _told(error, plan) or type(error).__name__,
+            _message(error, plan) or type(error).__name__,
             encodable(traceback.format_exc()),
             is_final=_is_final(error, plan),
         )
 
 
-def _told(error: BaseException, plan: RecipePlan) -> str:
+def _message(error: BaseException, plan: RecipePlan) -> str:
     if isinstance(error, OSError):
         return with_place(error, JobFolder.of_plan(plan).written_to(plan.recipe.export_path))
     return message_of(error)
 
 
 def _is_final(error: BaseException, plan: RecipePlan) -> bool:
-    """Nothing would be different the next time."""
+    """Whether a retry would fail the same way."""
     if isinstance(error, (BadRow, BrokenOperator, InputError)):
         return True
     is_about_operators = not isinstance(error, (OSError, MemoryError, JoblensError, pa.ArrowMemoryError))
     return plan.recipe.is_strict and is_about_operators
 
 
-def _cut(workshop: WorkerContext, task: CutFile, emit: Emit) -> dict[str, Any]:
-    folder, meter = workshop.folder, Meter()
+def _cut(context: WorkerContext, task: CutFile, emit: Emit) -> dict[str, Any]:
+    folder, meter = context.folder, Meter()
     path = folder.cut_manifest(task.number)
     done = manifests.read_manifest(path, CutManifest)
     if done is None or done.whole != task.whole or not all(map(is_piece_whole, done.pieces)):
@@ -128,8 +126,8 @@ def _cut(workshop: WorkerContext, task: CutFile, emit: Emit) -> dict[str, Any]:
         shutil.rmtree(pieces_folder, ignore_errors=True)
         make_private_folder(pieces_folder)
         rejects = RejectsFile(folder.cut_rejects(task.number))
-        strict = _Strict() if workshop.plan.recipe.is_strict else None
-        pieces = cut_file(task, workshop.plan, pieces_folder, strict or rejects)
+        strict = _Strict() if context.plan.recipe.is_strict else None
+        pieces = cut_file(task, context.plan, pieces_folder, strict or rejects)
         rejects.write()
         done = CutManifest(
             number=task.number,
@@ -151,16 +149,16 @@ class _Strict:
         raise BadRow(told_place(reject))
 
 
-def _assemble(workshop: WorkerContext, task: Assemble, emit: Emit) -> dict[str, Any]:
+def _assemble(context: WorkerContext, task: Assemble, emit: Emit) -> dict[str, Any]:
     meter = Meter()
     parts = []
     for partition_id in task.partition_ids:
-        path = workshop.folder.export_part_manifest(partition_id)
+        path = context.folder.export_part_manifest(partition_id)
         finished = manifests.read_manifest(path, FinishedPart)
         if finished is None:
-            raise JoblensError(f"partition {partition_id} has lost what it exported")
+            raise JoblensError(f"partition {partition_id} has lost its exported part")
         parts.append(finished.part)
-    export = exporting.assemble(workshop.plan, parts, moved=workshop.folder.moved, keep=task.keep_parts)
+    export = exporting.assemble(context.plan, parts, moved=context.folder.moved, keep=task.keep_parts)
     emit(step_event(Step.EXPORTING, meter.usage()))
     result: dict[str, Any] = msgspec.to_builtins(export)
     return result

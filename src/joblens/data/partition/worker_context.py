@@ -1,4 +1,4 @@
-"""What a worker has at hand for one job: its plan, its folder, its operators."""
+"""Worker context of one job: its plan, folder and operators."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ _BUILT_IN = "joblens.data.operators."
 
 
 class WorkerContext:
-    """Operators are made once, before workers are forked where that is how they come about."""
+    """Creates the operators once, before workers are forked."""
 
     def __init__(self, plan: RecipePlan) -> None:
         self.plan = plan
@@ -22,13 +22,13 @@ class WorkerContext:
         recipe = plan.recipe
         if recipe.custom_operator_paths:
             registry.load_custom(recipe.custom_operator_paths)
-        surroundings = OperatorContext(
+        operator_context = OperatorContext(
             text_key=recipe.text_keys[0],
             image_key=recipe.image_key,
             audio_key=recipe.audio_key,
             video_key=recipe.video_key,
         )
-        self._operators: list[Operator] = [registry.make(call, surroundings) for call in recipe.process]
+        self._operators: list[Operator] = [registry.make(call, operator_context) for call in recipe.process]
         self._inputs = {file.path: file.digest for file in plan.inputs}
 
     def operator(self, index: int) -> Operator:
@@ -45,11 +45,11 @@ class WorkerContext:
         return registry.kind_of(self._operators[index])
 
     def node_id(self, call: OperatorCall, partition_id: int) -> str:
-        """As the saved plan of the job names it."""
+        """Returns the node name in the saved plan."""
         return node_id(call, self.kind(call.index), partition_id)
 
     def origin_of(self, partition: Partition) -> str:
-        """What a partition is made of and what is done to it, without reading it."""
+        """Returns a digest of a partition's origin and its operators, without reading it."""
         digests = [self._inputs.get(part.origin or part.path, "") for part in partition.slices]
         needed = (self.plan.needed,) if self.plan.needed else ()
         made_of = (partition.slices, digests, self.plan.columns, *needed, self.plan.recipe.process)

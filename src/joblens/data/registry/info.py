@@ -84,7 +84,7 @@ def meaning_of(operator: str, parameter: str) -> str:
 
 
 def describe(name: str) -> OperatorInfo:
-    """Raises UnknownOperator."""
+    """Describes an operator. Raises UnknownOperator."""
     kind = find(name)
     is_own = name in MODULES
     return OperatorInfo(
@@ -130,7 +130,7 @@ def _shared(kind: type[Operator], parameter: str) -> ParameterInfo:
 
 
 def _problem(kind: type[Operator]) -> str:
-    """Of one that could be made from its defaults, and still would be refused."""
+    """Returns why an operator that can be created from its defaults cannot run."""
     if any(parameter.default is UNSET for parameter in parameters_of(kind).values()):
         return ""
     try:

@@ -41,7 +41,7 @@ _MOST_DIGITS = 18
 class Parameter(Struct, frozen=True):
     name: str
     type: Any
-    default: Any = UNSET  # UNSET: it has to be given
+    default: Any = UNSET  # UNSET: required
 
 
 class ParameterProblem(Struct, frozen=True):
@@ -83,7 +83,7 @@ def check_parameters(name: str, kind: type[Operator], given: Mapping[str, Any]) 
     meant = {nearest_word(parameter, own) for parameter in given if parameter not in own}
     missing = [parameter.name for parameter in own.values() if parameter.default is UNSET]
     problems += [
-        ParameterProblem(None, f"{name} needs the parameter '{parameter}'")
+        ParameterProblem(None, f"{name}: missing parameter '{parameter}'")
         for parameter in missing
         if parameter not in given and parameter not in meant
     ]
@@ -97,7 +97,7 @@ def _empty_ranges(name: str, given: Mapping[str, Any]) -> Iterator[ParameterProb
         most = given.get(other)
         is_range = parameter.startswith("min_") and isinstance(least, int | float)
         if is_range and isinstance(most, int | float) and least > most and not given.get("reversed_range"):
-            said = f"{name}: '{parameter}' is {shown(least)}, more than '{other}', {shown(most)}: no row fits"
+            said = f"{name}: '{parameter}' is {shown(least)}, above '{other}', {shown(most)}: no row matches"
             yield ParameterProblem(parameter, said)
 
 
@@ -112,11 +112,11 @@ def converted(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def type_name(wanted: Any) -> str:
-    """As people say it: `int`, `str or nothing`, `list of int`."""
+    """Describes a type for people: `int`, `str or null`, `list of int`."""
     if wanted is Any:
         return "anything"
     if wanted is None or wanted is type(None):
-        return "nothing"
+        return "null"
     parts = getattr(wanted, "__args__", ())
     origin = getattr(wanted, "__origin__", None)
     if hasattr(wanted, "__metadata__"):  # Annotated: the type and what it is limited to
@@ -145,7 +145,7 @@ def _problem(name: str, kind: type[Operator], parameter: str, value: Any) -> str
         return ""
     near = nearest_word(parameter, (*own, *shared_parameters(kind)))
     hint = f"; did you mean '{near}'?" if near else ""
-    takes = f" (it takes {', '.join(own)})" if own else " (it takes none)"
+    takes = f" (parameters: {', '.join(own)})" if own else " (it has none)"
     return f"{name} has no parameter '{parameter}'{hint}{takes}"
 
 
@@ -158,7 +158,7 @@ def _is_no_bound(kind: type[Operator], parameter: str, value: Any) -> bool:
 def _wrong_value(name: str, parameter: Parameter, value: Any) -> str:
     must = f"{name}: '{parameter.name}' must be"
     if isinstance(value, float) and math.isnan(value):
-        return f"{must} {type_name(parameter.type)}, not .nan: nothing compares with that"
+        return f"{must} {type_name(parameter.type)}, not .nan"
     try:
         _convert(value, parameter.type)
     except (msgspec.ValidationError, OverflowError) as error:
@@ -182,7 +182,7 @@ def _limit(said: str) -> str:
 def _keepable(parameter: Parameter, value: Any) -> str:
     if isinstance(value, int):
         return f"a number of at most {_MOST_DIGITS} digits, not {shown(value)}"
-    return f"{type_name(parameter.type)} that a file can hold, not {shown(value)}"
+    return f"{type_name(parameter.type)} that can be written as JSON, not {shown(value)}"
 
 
 def _convert(value: Any, wanted: Any) -> Any:
@@ -221,7 +221,7 @@ def find(name: str) -> type[Operator]:
     return kind
 
 
-def make(call: OperatorCall, surroundings: OperatorContext) -> Operator:
+def make(call: OperatorCall, operator_context: OperatorContext) -> Operator:
     """The operator, told what its recipe says. Raises UnknownOperator and RecipeError; `check()` has still
     to be called before anything runs."""
     kind = find(call.name)
@@ -233,7 +233,7 @@ def make(call: OperatorCall, surroundings: OperatorContext) -> Operator:
     except (TypeError, ValueError) as error:
         raise RecipeError(f"{call.name}: {error}") from error
     for key in KEYS:
-        setattr(operator, key, call.params.get(key, getattr(surroundings, key)))
+        setattr(operator, key, call.params.get(key, getattr(operator_context, key)))
     for setting in RANGE_SETTINGS:
         if setting in call.params:
             setattr(operator, setting, call.params[setting])
@@ -303,13 +303,13 @@ def _built_in(module: str, attribute: str) -> type[Operator]:
 def _unknown(name: str) -> UnknownOperator:
     near = _nearest(name, names())
     hint = f"; did you mean '{near}'?" if near else ""
-    return UnknownOperator(f"there is no operator '{name}'{hint}", hint=where_they_are())
+    return UnknownOperator(f"unknown operator '{name}'{hint}", hint=where_they_are())
 
 
 def where_they_are() -> str:
     """For somebody who named an operator that there is not."""
-    listed = f"'joblens operators' lists the {len(names())} there are"
-    return f"{listed}; your own are found by custom_operator_paths"
+    listed = f"see 'joblens operators' for all {len(names())}"
+    return f"{listed}; set custom_operator_paths for your own"
 
 
 def _nearest(name: str, known: Sequence[str]) -> str | None:

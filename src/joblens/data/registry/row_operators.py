@@ -131,24 +131,22 @@ def _signature(written: Any, name: str) -> inspect.Signature:
     try:
         return inspect.signature(written, eval_str=True)
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
-        raise RecipeError(f"operator '{name}': the types of its parameters: {error}") from error
+        raise RecipeError(f"operator '{name}': invalid parameter types: {error}") from error
 
 
 def _check_it_takes_a_row(called: Any, name: str, *, is_method: bool) -> None:
     if inspect.iscoroutinefunction(called) or inspect.isgeneratorfunction(called):
         kind = "async" if inspect.iscoroutinefunction(called) else "a generator"
-        raise RecipeError(f"operator '{name}' is {kind}; it has to be a plain function that returns")
+        raise RecipeError(f"operator '{name}' is {kind}; it must be a plain function")
     parameters = list(_signature(called, name).parameters.values())[is_method:]
     if not parameters or parameters[0].kind not in _BY_PLACE:
-        raise RecipeError(f"operator '{name}' takes no row; the first thing it is handed is one")
+        raise RecipeError(f"operator '{name}' takes no row; its first parameter must be the row")
 
 
 def _checked(row: Any, fields: tuple[str, ...] | None) -> Row:
     if not isinstance(row, dict):
-        hint = (
-            " (a filter is said to return bool, or has a name in …_filter)" if isinstance(row, bool) else ""
-        )
-        raise TypeError(f"a mapper gives a row back, a dict, not {type(row).__name__}{hint}")
+        hint = " (annotate a filter to return bool, or name it …_filter)" if isinstance(row, bool) else ""
+        raise TypeError(f"a mapper must return a dict, not {type(row).__name__}{hint}")
     if fields is not None and not row.keys() <= set(fields):
-        raise TypeError(f"it has a field that it did not ask for: {', '.join(row.keys() - set(fields))}")
+        raise TypeError(f"unexpected fields: {', '.join(row.keys() - set(fields))}")
     return row

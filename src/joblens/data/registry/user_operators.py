@@ -113,7 +113,7 @@ def _load(path: str, real: str, taken: Container[str]) -> _Loaded:
             _register_classes(module)
         for name in sorted(set(_registered) - operators):
             if name in taken:
-                raise RecipeError(f"{path}: there is an operator '{name}' already; give yours another name")
+                raise RecipeError(f"{path}: operator '{name}' already exists; rename yours")
     except BaseException:
         _forget(_new(stamp, operators, modules, real))
         raise
@@ -156,7 +156,7 @@ def _modules(path: str, real: str) -> Iterator[Any]:
         files = sorted(name for name in os.listdir(real) if name.endswith(".py") and name != "__init__.py")
         start = os.path.join(real, "__init__.py")
         if not files and not os.path.exists(start):
-            raise RecipeError(f"there is no Python file in {path}")
+            raise RecipeError(f"no Python files in {path}")
         package = _module_name(real)
         yield _run_package(path, real, package, start)
         for name in files:
@@ -164,7 +164,7 @@ def _modules(path: str, real: str) -> Iterator[Any]:
             # One that the package itself imported has run already.
             yield sys.modules.get(module) or _run(os.path.join(path, name), os.path.join(real, name), module)
     else:
-        raise RecipeError(f"there is no file or folder {path}")
+        raise RecipeError(f"no such file or folder: {path}")
 
 
 def _module_name(real: str) -> str:
@@ -193,7 +193,7 @@ def _run_package(path: str, real: str, name: str, start: str) -> Any:
 
 def _executed(path: str, name: str, spec: Any) -> Any:
     if spec is None or spec.loader is None:
-        raise RecipeError(f"{path} is no Python file")
+        raise RecipeError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -220,7 +220,7 @@ def _register_classes(module: Any) -> None:
 def _register(name: str, kind: type[Operator], thing: Any) -> None:
     source = getattr(sys.modules.get(thing.__module__), "__file__", None) or thing.__module__
     if name in _registered and _sources[name] != source:
-        raise RecipeError(f"two files have an operator '{name}': {_sources[name]} and {source}")
+        raise RecipeError(f"two files define the operator '{name}': {_sources[name]} and {source}")
     _registered[name] = kind
     _sources[name] = source
 
@@ -231,11 +231,15 @@ def _operator_class(thing: Any, name: str, kind: str | None, fields: Sequence[st
             thing.name = name or _name_of(thing)
         return thing
     if not callable(thing):
-        raise RecipeError(f"an operator is a function or a class, not {type(thing).__name__}")
+        raise RecipeError(f"an operator must be a function or a class, not {type(thing).__name__}")
     if kind not in (None, "mapper", "filter"):
-        raise RecipeError(f"operator '{name or _name_of(thing)}': kind is 'mapper' or 'filter', not '{kind}'")
+        raise RecipeError(
+            f"operator '{name or _name_of(thing)}': kind must be 'mapper' or 'filter', not '{kind}'"
+        )
     if isinstance(fields, str):
-        raise RecipeError(f"operator '{name or _name_of(thing)}': fields is a list, such as ['{fields}']")
+        raise RecipeError(
+            f"operator '{name or _name_of(thing)}': fields must be a list, such as ['{fields}']"
+        )
     from joblens.data.registry.row_operators import row_operator
 
     return row_operator(thing, name or _name_of(thing), kind, None if fields is None else tuple(fields))

@@ -58,7 +58,7 @@ def plain_value(value: Any) -> Any:
     """Numbers and arrays of numpy as Python's own; nothing else that is no JSON can be kept."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"a value of the type {type(value).__name__} cannot be kept")
+    raise TypeError(f"a value of type {type(value).__name__} cannot be stored")
 
 
 _encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
@@ -213,7 +213,7 @@ def _new_column(batch: Any, name: str, changes: Mapping[int, Change]) -> Any:
             values[place] = change.after.get(name)
     empty = [place for place in changes if values[place] is None and LINE in batch.schema.names]
     if empty:  # operators behind this one count on its text
-        raise RowErrors(dict.fromkeys(empty, f"it has no '{name}' any more"))
+        raise RowErrors(dict.fromkeys(empty, f"it no longer has '{name}'"))
     try:
         return pa.array(values, wanted)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -228,7 +228,7 @@ def _unfit(name: str, wanted: Any, values: list[Any], changes: Mapping[int, Chan
             pa.array([values[place]], wanted)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             found[place] = f"'{name}' is {type(values[place]).__name__}, its column {wanted}: {error}"
-    return found or dict.fromkeys(changes, f"the values of '{name}' do not go into one column")
+    return found or dict.fromkeys(changes, f"the values of '{name}' do not fit one column")
 
 
 def _new_lines(batch: Any, changes: Mapping[int, Change]) -> Any:

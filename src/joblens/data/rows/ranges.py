@@ -62,6 +62,6 @@ def within(settings: Filter, values: Any, low: float | None, high: float | None)
 def refuse_tokenization(operator: str, *, is_wanted: bool) -> None:
     if is_wanted:
         raise RecipeError(
-            f"{operator}: tokenization: true needs a tokenizer model, which joblens does not bring",
-            hint="leave it out: words are then what stands between spaces; or write an operator of your own",
+            f"{operator}: tokenization: true needs a tokenizer model, which joblens does not include",
+            hint="leave it out to split words at spaces, or write your own operator",
         )

@@ -44,7 +44,7 @@ def compiled(operator: str, pattern: str) -> Any:
     try:
         return regex.compile(unquoted(pattern), flags=regex.DOTALL)
     except regex.error as error:
-        raise RecipeError(f"{operator}: the pattern {pattern!r} cannot be read: {error}") from error
+        raise RecipeError(f"{operator}: invalid pattern {pattern!r}: {error}") from error
 
 
 def check_replacement(operator: str, pattern: str, replacement: str) -> None:
@@ -56,7 +56,7 @@ def check_replacement(operator: str, pattern: str, replacement: str) -> None:
         # Replacements are read only where something matches, and this matches wherever it is tried.
         regex.compile(f"(?:{unquoted(pattern)})?", flags=regex.DOTALL).sub(replacement, "")
     except (regex.error, IndexError) as error:
-        raise RecipeError(f"{operator}: the replacement {replacement!r} cannot be read: {error}") from error
+        raise RecipeError(f"{operator}: invalid replacement {replacement!r}: {error}") from error
 
 
 def unquoted(pattern: str) -> str:
@@ -95,6 +95,17 @@ def replace_in_rows(text: Text, pattern: Any, replacement: str) -> Any:
     if slow:
         reason = f"the pattern takes longer than {LONGEST_MATCH_S:g} s on this text"
         raise RowErrors(dict.fromkeys(slow, reason))
+    return with_rows(text, changed)
+
+
+def with_changes(text: Text, rows: Any, change: Callable[[str], str]) -> Any:
+    """Returns the column with `change` applied to these rows; the same array when none differs."""
+    changed: dict[int, str] = {}
+    for row in rows.tolist():
+        old = text.row(row)
+        new = change(old)
+        if new != old:
+            changed[row] = new
     return with_rows(text, changed)
 
 

@@ -338,7 +338,7 @@ class _Bounded:
         except TimeoutError:
             raise JobCannotGoOn(
                 f"'ignore_pattern' takes longer than {LONGEST_MATCH_S:g} s on a text",
-                hint="repeats inside repeats, such as (a+)+, may never end",
+                hint="nested repeats such as (a+)+ may never end",
             ) from None
 
 
@@ -348,7 +348,7 @@ def _compiled(name: str, pattern: str) -> Any:
     try:
         return _Bounded(regex.compile(pattern))
     except regex.error as error:
-        raise RecipeError(f"{name}: 'ignore_pattern' is no regular expression: {error}") from error
+        raise RecipeError(f"{name}: 'ignore_pattern' is not a valid regular expression: {error}") from error
 
 
 def _sentencepiece(name: str, model: str | None) -> Any:

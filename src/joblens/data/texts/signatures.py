@@ -9,21 +9,21 @@ import numpy as np
 from msgspec import Struct
 
 PRIME = np.uint64((1 << 61) - 1)
-NO_SHINGLES = np.uint32(0xFFFFFFFF)  # every value of a text without any
+NO_SHINGLES = np.uint32(0xFFFFFFFF)  # each value of a text without shingles
 _SEED = 42
 
-# A permutation takes a hash h to ((h * a + b) mod 2^64) mod PRIME, of which the lower 32 bits count. They
-# are the lower 32 bits of h * a + b and at most 8 more: the upper three bits, once carried around. So the
-# least value is found in two steps. The lower bits alone are computed for all shingles, with numbers of 32
-# bits; only those that come within 8 of the least are computed in full.
+# A permutation maps a hash h to the lower 32 bits of ((h * a + b) mod 2^64) mod PRIME. These differ from the
+# lower 32 bits of h * a + b by at most 8, the upper three bits carried around. So the minimum is found in two
+# steps: compute the lower bits of all shingles in 32-bit arithmetic, then compute in full only those within 8
+# of the minimum.
 _SLACK = np.uint32(8)
-_ROW = 8  # shingles that are looked at together
-_AT_ONCE = 65536  # shingles whose values stay in the cache
+_ROW = 8  # shingles compared together
+_AT_ONCE = 65536  # shingles: their values fit the cache
 _PERMUTATIONS_AT_ONCE = 32
 
 
 def permutations(count: int) -> tuple[Any, Any]:
-    """Factors and summands, the same in every process and every release."""
+    """Returns factors and summands: the same in every process and every release."""
     generator = np.random.RandomState(seed=_SEED)
     pairs = [
         (generator.randint(1, PRIME, dtype=np.uint64), generator.randint(0, PRIME, dtype=np.uint64))
@@ -33,18 +33,17 @@ def permutations(count: int) -> tuple[Any, Any]:
 
 
 class _Rows(Struct, frozen=True, eq=False):
-    """The shingles of some texts in rows of the same length; a text's last row is filled up by repeating
-    its last shingle."""
+    """Shingles of some texts in rows of equal length. The last row of a text repeats its last shingle."""
 
-    hashes: Any  # uint32 [places in a row, rows]
-    counts: Any  # rows a text
-    starts: Any  # first row of a text
-    texts: Any  # whose a row is
+    hashes: Any  # uint32 [index in a row, rows]
+    counts: Any  # rows per text
+    starts: Any  # first row per text
+    texts: Any  # text per row
 
 
 def least_values(hashes: Any, counts: Any, factors: Any, summands: Any) -> Any:
-    """For each permutation and text the least value of the text's shingles: uint32 [permutations, texts].
-    `hashes` (uint32) are those of all shingles, text by text, `counts` says how many each text has."""
+    """Returns the minimum over a text's shingles, per permutation and text: uint32 [permutations, texts].
+    `hashes` (uint32): of all shingles, text by text; `counts`: shingles per text."""
     filled = np.flatnonzero(counts)
     found = np.empty((len(factors), len(filled)), np.uint32)
     ends = np.cumsum(counts[filled])
@@ -65,20 +64,26 @@ def least_values(hashes: Any, counts: Any, factors: Any, summands: Any) -> Any:
 
 
 def _in_rows(hashes: Any, counts: Any) -> _Rows:
-    row_counts = -(-counts // _ROW)
+    row_counts, starts, indexes, ends = _row_indexes(counts, _ROW)
+    texts = np.repeat(np.arange(len(counts)), row_counts)
+    return _Rows(hashes[np.minimum(indexes, ends - 1)], row_counts, starts, texts)
+
+
+def _row_indexes(counts: Any, width: int) -> tuple[Any, Any, Any, Any]:
+    """Arranges the shingles of each text in rows of `width`. Returns rows per text, first row of each text,
+    shingle indexes [width, rows], which may run past the text, and per row the end of its text."""
+    row_counts = -(-counts // width)
     starts = np.cumsum(row_counts) - row_counts
     ends = np.cumsum(counts)
-    first_of_row = np.repeat(ends - counts - starts * _ROW, row_counts) + np.arange(row_counts.sum()) * _ROW
-    last_of_row = np.repeat(ends - 1, row_counts)
-    places = np.minimum(first_of_row + np.arange(_ROW)[:, None], last_of_row)
-    return _Rows(hashes[places], row_counts, starts, np.repeat(np.arange(len(counts)), row_counts))
+    first = np.repeat(ends - counts - starts * width, row_counts) + np.arange(row_counts.sum()) * width
+    return row_counts, starts, first + np.arange(width)[:, None], np.repeat(ends, row_counts)
 
 
 def _least(rows: _Rows, factors: Any, summands: Any) -> Any:
     of_row = _least_lower_bits(rows.hashes, factors, summands)
     of_text = np.minimum.reduceat(of_row, rows.starts, axis=1)
     limit = np.minimum(of_text, NO_SHINGLES - _SLACK) + _SLACK
-    limit[of_text < _SLACK] = NO_SHINGLES  # lower bits have gone around: the least may be any of that text
+    limit[of_text < _SLACK] = NO_SHINGLES  # the lower bits wrapped around: any shingle may be the minimum
     candidates = np.flatnonzero(of_row <= np.repeat(limit, rows.counts, axis=1))
     permutation, row = np.divmod(candidates, of_row.shape[1])
     pair = permutation * limit.shape[1] + rows.texts[row]
@@ -93,7 +98,7 @@ def _least(rows: _Rows, factors: Any, summands: Any) -> Any:
 
 
 def _lower_to(least: Any, places: Any, values: Any) -> None:
-    """Each place to the least value that is given for it; most are given one."""
+    """Lowers each of these entries to the minimum of its values."""
     while len(places):
         less = values < least[places]
         places, values = places[less], values[less]
@@ -101,7 +106,7 @@ def _lower_to(least: Any, places: Any, values: Any) -> None:
 
 
 def _least_lower_bits(hashes: Any, factors: Any, summands: Any) -> Any:
-    """Of each row under each permutation, raised by the slack."""
+    """Returns the minimum of each row under each permutation, plus the slack."""
     found = np.empty((len(factors), hashes.shape[1]), np.uint32)
     lower = np.empty_like(hashes)
     small_factors, small_summands = factors.astype(np.uint32), summands.astype(np.uint32) + _SLACK
@@ -124,8 +129,8 @@ def _in_full(hashes: Any, factors: Any, summands: Any) -> Any:
 
 
 def bands(values: Any, count: int, rows: int) -> list[Any]:
-    """One hash (uint64) a text for each band of that many values: equal where all of them are. By far not
-    equal otherwise: two of 2^64 values are the same by chance."""
+    """Returns one hash (uint64) per text for each band of `rows` values: equal if all of them are, otherwise
+    different except by a chance of 2^-64."""
     generator = np.random.Generator(np.random.PCG64(_SEED))
     weights = generator.integers(0, 2**63, rows, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     return [
@@ -135,7 +140,7 @@ def bands(values: Any, count: int, rows: int) -> list[Any]:
 
 
 def mixed(values: Any) -> Any:
-    """Numbers (uint64) spread evenly: another one for each."""
+    """Spreads numbers (uint64) evenly, one to one."""
     values = values ^ (values >> np.uint64(33))
     values *= np.uint64(0xFF51AFD7ED558CCD)
     values ^= values >> np.uint64(33)
@@ -145,12 +150,12 @@ def mixed(values: Any) -> Any:
 
 
 def best_bands(threshold: float, permutations: int) -> tuple[int, int]:
-    """How many bands of how many values tell texts apart best at that similarity: the area of wrong answers
-    on both sides of it is least."""
-    # Polynomials of no higher degree than there are permutations: this many nodes integrate them exactly.
+    """Returns the number of bands, and of values per band, with the fewest wrong answers on both sides of the
+    threshold."""
+    # This many nodes integrate polynomials of up to that degree exactly.
     nodes, weights = np.polynomial.legendre.leggauss(permutations // 2 + 1)
     rows = np.arange(1, permutations + 1)[:, None]
-    # Chances that a band of so many rows differs, left and right of the threshold.
+    # Probability that a band of so many rows differs, below and above the threshold.
     below = 1 - (threshold * (nodes + 1) / 2) ** rows
     above = 1 - (threshold + (1 - threshold) * (nodes + 1) / 2) ** rows
     all_below, all_above = np.ones_like(below), np.ones_like(above)
@@ -168,13 +173,13 @@ def best_bands(threshold: float, permutations: int) -> tuple[int, int]:
 
 
 BITS = 64
-_SIMHASH_ROW = 15  # hashes whose bits are counted together, in four bits each
+_COUNTED_TOGETHER = 15  # hashes: the count of a bit fits in four bits
 _TEXTS_AT_ONCE = 1 << 14
 _HASHES_AT_ONCE = 1 << 18
 
 
 def simhashes(hashes: Any, counts: Any) -> Any:
-    """One (uint64) a text; `hashes` (uint64) are those of all shingles, text by text."""
+    """Returns one SimHash (uint64) per text; `hashes` (uint64): of all shingles, text by text."""
     found = np.zeros(len(counts), np.uint64)
     ends = np.cumsum(counts)
     for first in range(0, len(counts), _TEXTS_AT_ONCE):
@@ -190,17 +195,8 @@ def _majorities(hashes: Any, counts: Any) -> Any:
     if not len(filled):
         return found
     some = counts[filled]
-    row_counts = -(-some // _SIMHASH_ROW)
-    starts = np.cumsum(row_counts) - row_counts
-    ends = np.cumsum(some)
-    first_of_row = (
-        np.repeat(ends - some - starts * _SIMHASH_ROW, row_counts)
-        + np.arange(row_counts.sum()) * _SIMHASH_ROW
-    )
-    places = first_of_row + np.arange(_SIMHASH_ROW)[:, None]
-    rows = np.append(hashes, np.uint64(0))[
-        np.where(places < np.repeat(ends, row_counts), places, len(hashes))
-    ]
+    _, starts, indexes, ends = _row_indexes(some, _COUNTED_TOGETHER)
+    rows = np.append(hashes, np.uint64(0))[np.where(indexes < ends, indexes, len(hashes))]
     ones = np.add.reduceat(_ones(rows), starts, axis=0, dtype=np.int32)
     is_most = ones * 2 > some[:, None]
     found[filled] = np.packbits(is_most, axis=1, bitorder="little").view("<u8").ravel()
@@ -208,8 +204,8 @@ def _majorities(hashes: Any, counts: Any) -> Any:
 
 
 def _ones(rows: Any) -> Any:
-    """How often each bit is set in a column of at most 15 numbers: uint8 [columns, 64]. Counted for all bits
-    side by side: the numbers are added up in binary, one digit a plane."""
+    """Counts how often each bit is set in a column of at most 15 numbers: uint8 [columns, 64]. Adds the
+    numbers in binary for all bits in parallel, one plane per digit."""
     planes = [np.zeros(rows.shape[1], np.uint64) for _ in range(4)]
     for row in rows:
         carried = row
@@ -223,9 +219,9 @@ def _ones(rows: Any) -> Any:
 
 
 def neighbours(hashes: Any, blocks: int, most_bits: int, *, at_once: int) -> Iterator[tuple[Any, Any]]:
-    """All pairs (by number) that differ in no more than that many bits, which is less than the number of
-    blocks that the 64 bits are cut into: such two agree in some blocks wholly. Pairs may come again.
-    No more than about `at_once` hashes are sorted at a time."""
+    """Yields all pairs (indexes) that differ in at most `most_bits` bits, some more than once. `most_bits` is
+    below the number of blocks that the 64 bits are split into, so such a pair agrees in whole blocks.
+    Sorts at most about `at_once` hashes at a time."""
     steps = max(1, math.ceil(len(hashes) / max(1, at_once)))
     for chosen in itertools.combinations(_block_masks(blocks), blocks - most_bits):
         mask = np.uint64(sum(chosen))
@@ -237,7 +233,7 @@ def neighbours(hashes: Any, blocks: int, most_bits: int, *, at_once: int) -> Ite
 
 
 def _members(hashes: Any, mask: Any, step: int, steps: int) -> tuple[Any, Any]:
-    """The hashes whose turn it is, by number, and what those that agree in the mask have in common."""
+    """Returns the indexes of the hashes of this step, and a key for their bits in the mask."""
     found: list[Any] = []
     found_keys: list[Any] = []
     for first in range(0, len(hashes), _HASHES_AT_ONCE):
@@ -251,7 +247,7 @@ def _members(hashes: Any, mask: Any, step: int, steps: int) -> tuple[Any, Any]:
 
 
 def _close_in_runs(hashes: Any, keys: Any, rows: Any, most_bits: int) -> Iterator[tuple[Any, Any]]:
-    """Pairs within each run of equal keys: first those beside each other, then those one further apart."""
+    """Yields pairs within each run of equal keys: neighbours first, then with growing distance."""
     left = np.arange(len(keys))
     distance = 1
     while len(left):

@@ -185,7 +185,7 @@ def text_of(batch: Any, key: str) -> Text:
         array = array.cast(pa.large_string())
     if array.null_count:
         missing = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
-        raise RowErrors(dict.fromkeys(missing.tolist(), f"the row has no '{key}'"))
+        raise RowErrors(dict.fromkeys(missing.tolist(), f"missing field '{key}'"))
     return Text(array)
 
 

@@ -21,8 +21,8 @@ def words_of(operator: str, list_name: str, language: str, folder: str | None) -
         near = nearest_word(language, lists)
         hint = f"; did you mean '{near}'?" if near else ""
         raise RecipeError(
-            f"{operator}: there is no list of words for the language '{language}'{hint}",
-            hint=f"there are {', '.join(sorted(lists))} and {ALL}; {list_name}_dir says where your own are",
+            f"{operator}: no word list for the language '{language}'{hint}",
+            hint=f"available: {', '.join(sorted(lists))}, {ALL}; {list_name}_dir: a folder with your own",
         )
     return frozenset(lists[language])
 
@@ -37,7 +37,7 @@ def _lists(operator: str, list_name: str, folder: str | None) -> dict[str, list[
     files = [name for name in entries if name.endswith(".json") and list_name in name]
     if not files:
         raise RecipeError(
-            f"{operator}: there is no list in {folder}",
+            f"{operator}: no word list in {folder}",
             hint=f'a list is a file *{list_name}*.json, such as {{"en": ["word", "another"]}}',
         )
     found: dict[str, list[str]] = {}
@@ -46,7 +46,9 @@ def _lists(operator: str, list_name: str, folder: str | None) -> dict[str, list[
         try:
             lists = _read(path)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise RecipeError(f'{operator}: {path} is no list {{"en": ["word", …], …}}: {error}') from error
+            raise RecipeError(
+                f'{operator}: {path} is not a word list {{"en": ["word", …], …}}: {error}'
+            ) from error
         for language, words in lists.items():
             found.setdefault(language, []).extend(words)
     return found

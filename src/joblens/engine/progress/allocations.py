@@ -45,7 +45,7 @@ class TellsWhy:
     def nothing_waits(self) -> list[str]:
         """Once after such lines, so that the last of them is not taken for what is so now."""
         was_last, self._is_last = self._is_last, False
-        return [f"nothing waits at {self._engine} any more"] if was_last else []
+        return [f"nothing waits at {self._engine} now"] if was_last else []
 
 
 def _listed(ids: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ class StageProgress(Struct, frozen=True):
     """Jobs that could run side by side, were there room for all."""
 
     name: str
-    total: int  # without those left out of this run
+    total: int  # without those not selected for this run
     done: int = 0
     failed: int = 0
     cancelled: int = 0
@@ -290,7 +290,7 @@ def _common_start(names: Sequence[str]) -> str:
 
 TIME = "time"  # who asked for the end of a run whose --time was up
 _KILL = "kill"
-_GOES_ON = "`joblens resume` goes on with it"
+_GOES_ON = "`joblens resume` continues it"
 
 
 def last_stop(events: Iterable[RunEvent]) -> StopAskedFor | None:
@@ -354,7 +354,7 @@ def _waiting(schedule: Schedule, index: int, status: RunStatus) -> str:
     if status is RunStatus.RUNNING:
         return "waits for its turn"
     if status is RunStatus.CREATED:
-        return "the run has not begun"
+        return "the run has not started"
     if schedule.attempt_of(index):
         return f"the run ended before its next attempt; {_GOES_ON}"
     return f"was not started before the run ended; {_GOES_ON}"

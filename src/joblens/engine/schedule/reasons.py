@@ -37,17 +37,17 @@ class Facts(Protocol):
 def explain(facts: Facts, index: int) -> str:
     state = facts.table.state(index)
     if state is JobState.DISABLED:
-        return "left out of this run"
+        return "not selected for this run"
     if state.is_final:
         return facts.whys.get(index, "")
     if state is JobState.RUNNING:
         return ""
     if state is JobState.PENDING:
-        return "handed over, about to begin"
+        return "handed over, about to start"
     if state is JobState.BLOCKED:
         return _blocked(facts, index)
     if state is JobState.UNINITIALIZED:
-        return "the run has not begun"
+        return "the run has not started"
     return _ready(facts, index)
 
 
@@ -96,7 +96,7 @@ def _listed(names: list[str]) -> str:
 
 def _ready(facts: Facts, index: int) -> str:
     if facts.stopping is not None:
-        return "the run was asked to stop; `joblens resume` goes on with it"
+        return "the run was asked to stop; `joblens resume` continues it"
     if index in facts.recovering:
         return f"{facts.recovering[index].why}; its recovery script runs"
     if index in facts.pauses:
@@ -130,10 +130,10 @@ def _no_room(facts: Facts, index: int) -> str:
     if room.free_slots <= 0:
         most = facts.offer.most_jobs or 0
         run = "job runs" if most == 1 else "jobs run"
-        return f"waits for a place: {most} {run}, which is the most at a time"
+        return f"waits for a slot: {most} {run}, the limit"
     if facts.time_is_short_for(bucket):
         asked = f"it may take {format_duration(limit_s)}, " if limit_s is not None else ""
         return f"{asked}and too little is left of the {format_duration(offered_s)} offered".removeprefix(
             "and "
         )
-    return "lets a job go first that has waited for room"
+    return "waits for a job that was ready earlier"

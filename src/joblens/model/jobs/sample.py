@@ -1,7 +1,10 @@
 """One job at one instant, as raw counters. Rates and percentages are derived in `analysis`."""
 
-from msgspec import Struct
-from msgspec.structs import fields
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct, convert
+from msgspec.structs import fields, replace
 
 
 class DeviceIo(Struct, frozen=True):
@@ -191,3 +194,34 @@ SAMPLE_TABLES: dict[str, type[Struct]] = {"devices": DeviceIo, "gpus": GpuReadin
 SAMPLE_COLUMNS: tuple[str, ...] = tuple(
     field.name for field in fields(Sample) if field.name not in SAMPLE_TABLES
 )
+
+
+def sample_from_row(row: Sequence[Any], width: int = len(SAMPLE_COLUMNS)) -> Sample:
+    """Returns the sample of a row that `astuple` made: `width` columns, then the tables. Columns and tables
+    that only a newer joblens has are left out."""
+    columns = zip(SAMPLE_COLUMNS, row[:width], strict=False)
+    tables = zip(SAMPLE_TABLES, row[width:], strict=False)
+    return convert({name: value for name, value in (*columns, *tables) if value is not None}, Sample)
+
+
+def within_64_bits(sample: Sample) -> Sample:
+    """Drops numbers that no encoding can hold: no true kernel counter needs more than 64 bits. A device or an
+    interface with such a number is left out."""
+    changed: dict[str, Any] = {name: None for name in SAMPLE_COLUMNS if not _fits(getattr(sample, name))}
+    for name in SAMPLE_TABLES:
+        table = getattr(sample, name)
+        if table:
+            entries = {key: _entry_within_64_bits(entry) for key, entry in table.items()}
+            changed[name] = {key: entry for key, entry in entries.items() if entry is not None}
+    return replace(sample, **changed)
+
+
+def _entry_within_64_bits(entry: Struct) -> Struct | None:
+    wrong = {name: None for name in entry.__struct_fields__ if not _fits(getattr(entry, name))}
+    if not wrong:
+        return entry
+    return replace(entry, **wrong) if isinstance(entry, GpuReading) else None
+
+
+def _fits(value: int | None) -> bool:
+    return value is None or -(1 << 63) <= value < 1 << 63

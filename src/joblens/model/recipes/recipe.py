@@ -176,7 +176,7 @@ class EventType(enum.StrEnum):
     JOB_RESTART = "job_restart"  # the same job, gone on with
     JOB_COMPLETE = "job_complete"
     JOB_FAILED = "job_failed"
-    JOB_STOPPED = "job_stopped"  # somebody ended it; it can be gone on with
+    JOB_STOPPED = "job_stopped"  # somebody ended it; it can be resumed
     DAG_BUILD_START = "dag_build_start"
     DAG_BUILD_COMPLETE = "dag_build_complete"
     DAG_EXECUTION_PLAN_SAVED = "dag_execution_plan_saved"
@@ -243,7 +243,7 @@ class ParameterInfo(Struct, frozen=True, kw_only=True):
     name: str
     type: str  # in words
     meaning: str = ""
-    default: Any | UnsetType = UNSET  # UNSET: it has to be given
+    default: Any | UnsetType = UNSET  # UNSET: required
     is_required: bool = False
 
 

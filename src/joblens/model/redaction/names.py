@@ -1,11 +1,16 @@
-"""Names of secrets: variables that may be recorded, and the words of a shell line."""
+"""Names that matter in commands and environments: of secrets, of variables that may be recorded, and of
+random seeds.
+"""
 
 import itertools
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from msgspec import Struct
 
+REDACTED = "***"
 _SECRET_WORDS = frozenset(
     {
         *("password", "passwd", "pwd", "passphrase", "passcode", "secret", "secrets", "credential"),
@@ -175,10 +180,8 @@ def is_lasting_env(name: str) -> bool:
     return is_allowed_env(name) and name not in _OF_A_SESSION and not name.startswith(_OF_A_JOB)
 
 
-_WORD_OR_END = re.compile(
-    r"""(?P<word>(?:[^\s'"\\;|&()<>`]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+)|(?P<end>[;|&()\n`])""", re.DOTALL
-)
-_QUOTED = re.compile(r"""\\(.)|'([^']*)'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
+_WORD_OR_END = r"""(?s)(?P<word>(?:[^\s'"\\;|&()<>`]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+)|(?P<end>[;|&()\n`])"""
+_QUOTED = r"""(?s)\\(.)|'([^']*)'|"((?:[^"\\]|\\.)*)\""""
 
 
 class ShellWord(Struct, frozen=True):
@@ -190,7 +193,7 @@ class ShellWord(Struct, frozen=True):
 def shell_commands(line: str) -> list[list[ShellWord]]:
     """The simple commands of the line, in order. Never fails: an open quote is no quote."""
     commands: list[list[ShellWord]] = [[]]
-    for match in _WORD_OR_END.finditer(line):
+    for match in re.finditer(_WORD_OR_END, line):
         if match["end"]:
             commands.append([])
         else:
@@ -210,7 +213,7 @@ def quoted(text: str, like: str) -> str:
 def _unquoted(word: str) -> str:
     if not any(mark in word for mark in "'\"\\"):
         return word
-    return _QUOTED.sub(_inner, word)
+    return re.sub(_QUOTED, _inner, word)
 
 
 def _inner(match: re.Match[str]) -> str:
@@ -218,3 +221,55 @@ def _inner(match: re.Match[str]) -> str:
     if double is not None:
         return re.sub(r'\\(["\\$`])', r"\1", double)
     return str(escaped if single is None else single)
+
+
+_SIGNS = ("seed", "random_state", "random-state", "randomstate", "rng")
+_NAMES = frozenset(
+    {"seed", "seeds", "rng", "rngseed", "randomseed", "randomstate", "randstate", "seedvalue", "rngstate"}
+)
+_MOST = 16
+_LONGEST = 64
+
+
+def seeds_of(
+    argv: Sequence[str], params: Mapping[str, Any] = {}, env: Mapping[str, str] = {}
+) -> dict[str, str]:
+    """By the name each was given under, without dashes; what was taken out of them as a secret is none. All
+    three as they may be remembered. Quick where nothing speaks of one."""
+    found: dict[str, str] = {}
+    told = " ".join(argv).lower()
+    if any(sign in told for sign in _SIGNS):
+        found.update(_in_words(argv))
+    for name, value in params.items():
+        if is_seed_name(name) and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+            found[name] = str(value)
+    found |= {name: value for name, value in env.items() if is_seed_name(name)}
+    kept = {name: value for name, value in found.items() if REDACTED not in value}
+    return {name: value for name, value in list(kept.items())[:_MOST] if 0 < len(value) <= _LONGEST}
+
+
+def is_seed_name(name: str) -> bool:
+    """seed, random_state, --data-seed, PYTHONHASHSEED; not seeded, seedling, or a path to seeds."""
+    lower = name.lower()
+    if not any(sign in lower for sign in _SIGNS):
+        return False
+    words = _seed_words().findall(lower)
+    return "".join(words) in _NAMES or (bool(words) and words[-1] in ("seed", "pythonhashseed"))
+
+
+def _in_words(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """`--seed 7`, `--seed=7`, `seed=7`, also within a shell line."""
+    words = [word for each in argv for word in each.split()]
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if not is_seed_name(name):
+            continue
+        if equals and value:
+            yield name.lstrip("-"), value
+        elif name.startswith("-") and place + 1 < len(words) and not words[place + 1].startswith("--"):
+            yield name.lstrip("-"), words[place + 1]
+
+
+@cache
+def _seed_words() -> re.Pattern[str]:
+    return re.compile(r"[a-z]+")

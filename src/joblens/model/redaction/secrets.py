@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.model.jobs.job import Job, Outcome
-from joblens.model.redaction.names import is_allowed_env, is_secret_name
+from joblens.model.redaction.names import REDACTED, is_allowed_env, is_secret_name
 
 __all__ = [
     "NO_SECRETS",
@@ -32,7 +32,6 @@ __all__ = [
     "secret_values",
 ]
 
-REDACTED = "***"
 _LEAST_LENGTH = 4
 _NO_NAMES: Mapping[str, str] = {}
 

@@ -21,20 +21,19 @@ FOREVER_S = 1e11  # some thousand years: infinity and what no clock can add are 
 LEAST_MEMORY = 64 * KIB  # of a job, or of the jobs of a run together
 _ALMOST = 1023.95 / 1024  # what would be rounded to 1024.0 is shown in the next unit
 
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?\s*$", re.IGNORECASE)
+_SIZE = r"(?i)^\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?\s*$"
 _LONGEST = 100  # characters of a time: more are a mistake, and reading them would take long
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|us|d|h|m|s)", re.IGNORECASE)
-_ISO_DURATION = re.compile(
-    r"^P(?:(\d+(?:\.\d+)?)D)?(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?$",
-    re.IGNORECASE,
+_DURATION_PART = r"(?i)(\d+(?:\.\d+)?)\s*(ms|us|d|h|m|s)"
+_ISO_DURATION = (
+    r"(?i)^P(?:(\d+(?:\.\d+)?)D)?(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?$"
 )
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_size(text: str) -> int:
     """'512m', '2g', '1.5GiB', '4096' -> bytes. Units are powers of 1024, as in the tools people know."""
-    match = _SIZE.match(text)
+    match = re.match(_SIZE, text)
     if match is None:
         raise InputError(
             f"'{_brief(text)}' is not a size", hint="write a number and a unit: 512m, 2g, 1.5GiB"
@@ -52,7 +51,7 @@ def small_memory(size: int, typed: object) -> str:
     No program starts in so little, and a number without a unit is bytes, which few people mean."""
     if size >= LEAST_MEMORY:
         return ""
-    match = _SIZE.match(str(typed))
+    match = re.match(_SIZE, str(typed))
     return f"{size} bytes is too small; did you mean {match[1] if match else size}m?"
 
 
@@ -85,7 +84,7 @@ def _brief(text: str) -> str:
 
 def _seconds(text: str) -> float | None:
     stripped = text.strip()
-    iso = _ISO_DURATION.match(stripped)
+    iso = re.match(_ISO_DURATION, stripped)
     if iso is not None and any(iso.groups()):
         days, hours, minutes, seconds = (float(part or 0) for part in iso.groups())
         return days * 86400 + hours * 3600 + minutes * 60 + seconds
@@ -96,7 +95,7 @@ def _seconds(text: str) -> float | None:
     if number >= 0 and number != float("inf"):
         return number
     total, position = 0.0, 0
-    for match in _DURATION_PART.finditer(stripped):
+    for match in re.finditer(_DURATION_PART, stripped):
         if stripped[position : match.start()].strip():
             break
         total += float(match[1]) * _SECONDS[match[2].lower()]

@@ -40,8 +40,8 @@ def refuse_misplaced(words: Sequence[str], options: Collection[str]) -> None:
     for word in words[place:]:
         if word.partition("=")[0] in options:
             raise InputError(
-                f"{word} stands among the values",
-                hint="options of map stand before the command; as a value give it with --param",
+                f"{word} is among the values",
+                hint="options of map go before the command; as a value give it with --param",
             )
 
 

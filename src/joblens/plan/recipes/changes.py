@@ -81,8 +81,8 @@ def _operator_changes(before: Sequence[OperatorCall], after: Sequence[OperatorCa
         else:
             changes += _inside(f"operator {place}, {old.name}", old.params, new.params)
     kept = min(len(before), len(after))
-    changes += [f"operator {call.index + 1}, {call.name}, is not there any more" for call in before[kept:]]
-    changes += [f"operator {call.index + 1}, {call.name}, is new" for call in after[kept:]]
+    changes += [f"operator {call.index + 1}, {call.name}, was removed" for call in before[kept:]]
+    changes += [f"operator {call.index + 1}, {call.name}, was added" for call in after[kept:]]
     return changes
 
 

@@ -58,14 +58,14 @@ def disk_need(plan: RecipePlan, kinds: Sequence[str]) -> DiskNeed:
     closing = [stage.closing for stage in plan.stages if stage.closing is not None]
     if closing:  # states of one global operator go while those of the next, or the export, come
         names = plan.recipe.process
-        parts.append(f"{_times(_STATE)} for rows that wait at {names[closing[0]].name}")
+        parts.append(f"{_times(_STATE)} for rows waiting at {names[closing[0]].name}")
         times += _STATE
     deltas = _changing_checkpoints(plan, kinds)
     if deltas:
-        parts.append(f"{_times(deltas)} for checkpoints behind mappers, if they change every row")
+        parts.append(f"{_times(deltas)} for checkpoints after mappers, if they change every row")
         times += deltas
     if plan.uncut:
-        parts.append("once for files that are cut first")
+        parts.append("once for files that are split first")
         times += 1
     is_packed = bool(plan.uncut) or any(
         piece.format != "jsonl" for partition in plan.partitions for piece in partition.slices

@@ -168,7 +168,7 @@ def _check_plain(name: str, value: Any) -> None:
         if isinstance(item, float) and not math.isfinite(item):
             raise ToolError(f"parameter {name}: {item} is no number a script can work with")
         if isinstance(item, str) and "\0" in item:
-            raise ToolError(f"parameter {name}: it has a NUL character in it, which no program can be given")
+            raise ToolError(f"parameter {name}: it contains a NUL character")
 
 
 def _as_known(where: str, value: Any, known: ToolParameter) -> Any:

@@ -15,6 +15,13 @@ Path = tuple[str | int, ...]
 # Comparing a word with very many names takes longer than the help is worth.
 _MOST_COMPARED = 2000
 _MOST_HINTS = 500
+_SECTIONS = {  # of a file, by what they declare
+    "file": "files",
+    "user data": "user_data",
+    "dataset": "datasets",
+    "resource requirement": "resource_requirements",
+    "failure handler": "failure_handlers",
+}
 _FEW = 6
 
 
@@ -43,9 +50,12 @@ class Problems:
         self.warnings.setdefault(path, message)
 
     def unknown(self, path: Path, kind: str, name: str, known: Collection[str], part: str | int = "") -> None:
-        """A name that stands for nothing, with the one that was probably meant."""
+        """Notes a name that is not defined, with the one that was probably meant."""
         if self._is_new(path, part):
-            hint = did_you_mean(name, known) if len(self._first) < _MOST_HINTS else ""
+            if not known and kind in _SECTIONS:
+                hint = f"; declare it under {_SECTIONS[kind]}:"
+            else:
+                hint = did_you_mean(name, known) if len(self._first) < _MOST_HINTS else ""
             self._first[path, part] = f"there is no {kind} '{name}'{hint}"
 
     def all(self) -> tuple[PlanProblem, ...]:

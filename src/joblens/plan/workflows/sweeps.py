@@ -137,7 +137,7 @@ class Sweeps:
         key = "parameters_file" if entry.parameters_file else "use_parameters_file"
         if entry.parameters or entry.use_parameters:
             other = "parameters" if entry.parameters else "use_parameters"
-            self._problems.note((*path, key), f"{key} and {other} cannot stand together")
+            self._problems.note((*path, key), f"{key} and {other} cannot be combined")
             return None
         written = entry.parameters_file or self._spec.parameters_file
         if written is None:

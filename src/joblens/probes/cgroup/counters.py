@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from joblens.model.jobs.sample import DeviceIo
 from joblens.probes.cgroup.layout import UNIFIED
-from joblens.probes.proc.readings import FIELD_GROUPS
+from joblens.probes.proc.processes import FIELD_GROUPS
 
 Fields = dict[str, Any]
 

@@ -20,8 +20,7 @@ from joblens.probes.cgroup.counters import (
 )
 from joblens.probes.cgroup.layout import UNIFIED
 from joblens.probes.proc.kernel_files import list_pids, pread_whole
-from joblens.probes.proc.processes import BUDGET, DescriptorBudget
-from joblens.probes.proc.readings import unknown_fields
+from joblens.probes.proc.processes import BUDGET, DescriptorBudget, unknown_fields
 
 _READ_SIZE = 8192  # every file that is read in one go is well below
 # A kept descriptor, the path of a file that is opened at every reading, or its contents.

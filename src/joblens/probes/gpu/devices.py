@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from joblens.model.jobs.details import GpuFacts
-from joblens.probes.proc.hardware_presence import has_drm, has_nvidia
+from joblens.probes.proc.kernel_files import has_drm, has_nvidia
 
 
 def list_gpus() -> list[GpuFacts]:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from joblens.model.jobs.details import GpuFacts
-from joblens.probes.proc.hardware_presence import DRM_DRIVERS
-from joblens.probes.proc.kernel_files import read_text
+from joblens.probes.proc.kernel_files import DRM_DRIVERS, read_text
 
 _CARD = re.compile(r"card(\d+)")
 _VENDORS = {"0x1002": "amd", "0x8086": "intel"}

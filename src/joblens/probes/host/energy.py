@@ -9,8 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.probes.proc.hardware_presence import NO_ZONES, POWERCAP
-from joblens.probes.proc.kernel_files import read_text
+from joblens.probes.proc.kernel_files import NO_ZONES, POWERCAP, read_text
 
 PACKAGE_FIELD, DRAM_FIELD = "host_energy_package_uj", "host_energy_dram_uj"
 _FRESH_NS = 5_000_000  # jobs that are looked at together share one reading

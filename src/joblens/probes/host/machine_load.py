@@ -10,11 +10,13 @@ from msgspec import Struct
 
 from joblens.model.jobs.details import Hardware
 from joblens.probes.cgroup.layout import CgroupLayout, read_layout
-from joblens.probes.network.interfaces import parse_host_network
-from joblens.probes.proc.hardware_presence import DRM_DRIVERS
-from joblens.probes.proc.kernel_files import USEC_PER_TICK, pread_whole, process_start_ticks, read_text
-
-__all__ = ["HostFacts", "HostProbe", "process_start_ticks", "read_host"]
+from joblens.probes.network.cgroup_network import parse_host_network
+from joblens.probes.proc.kernel_files import (
+    DRM_DRIVERS,
+    USEC_PER_TICK,
+    pread_whole,
+    read_text,
+)
 
 _READ_SIZE = 4096
 # A machine of many containers has hundreds of interfaces. A look at them that costs more than this is

@@ -13,8 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.probes.proc.kernel_files import read_text
-from joblens.probes.proc.system_calls import call
+from joblens.probes.proc.kernel_files import call, read_text
 
 _SYSTEM_CALLS = {  # machine -> number of perf_event_open
     "x86_64": 298,

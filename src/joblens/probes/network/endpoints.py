@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.details import Endpoint, EndpointTable
-from joblens.probes.network.interfaces import network_namespace
+from joblens.probes.network.cgroup_network import network_namespace
 from joblens.probes.network.socket_dump import TCP, SocketDump, SocketSeen, dump_in
 from joblens.probes.proc.kernel_files import subgroups
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from joblens.model.errors import ProbeError
-from joblens.probes.proc.system_calls import call
+from joblens.probes.proc.kernel_files import call
 
 TCP, UDP = "tcp", "udp"
 _PROTOCOLS = {TCP: _socket.IPPROTO_TCP, UDP: _socket.IPPROTO_UDP}

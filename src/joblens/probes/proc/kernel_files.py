@@ -1,9 +1,11 @@
-"""Kernel files: thin reads, and parsers of /proc/PID texts."""
+"""Kernel interfaces: files in /proc and /sys, system calls without a Python name, and which hardware is
+present.
+"""
 
+import functools
 import os
-from typing import NamedTuple
-
-from joblens.model.errors import ProbeError
+from functools import cache
+from typing import Any, NamedTuple
 
 # The kernel hands out seq files about one page at a time; a shorter answer is the last one.
 LAST_CHUNK_BELOW = 4000
@@ -215,17 +217,6 @@ def parse_soft_open_files(data: bytes) -> int | None:
     return int(word) if word.isdigit() else None
 
 
-def process_start_ticks(pid: int, proc: str = "/proc") -> int | None:
-    """With the pid it identifies a process until the next boot; None: there is no such process."""
-    try:
-        with open(f"{proc}/{pid}/stat", "rb", buffering=0) as file:
-            return parse_stat(file.read()).start_ticks
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    except OSError as error:
-        raise ProbeError(f"cannot read {proc}/{pid}/stat: {error.strerror}") from error
-
-
 def _line_value(data: bytes, name: bytes) -> bytes | None:
     start = data.find(name)
     if start < 0:
@@ -238,3 +229,95 @@ def _line_value(data: bytes, name: bytes) -> bytes | None:
 def _kib(data: bytes, name: bytes) -> int | None:
     value = _line_value(data, name)
     return int(value.split()[0]) * 1024 if value else None
+
+
+DRM_DRIVERS = ("amdgpu", "i915", "xe")
+_NVIDIA_SIGN = "/dev/nvidiactl"
+_DRM_SIGN = "/sys/class/drm"
+
+
+def has_nvidia() -> bool:
+    return os.path.exists(_NVIDIA_SIGN)
+
+
+@functools.cache
+def has_drm() -> bool:
+    """A card of a driver that tells something. Most servers have one that shows text, and no more."""
+    return _drm_cards(_DRM_SIGN) > 0
+
+
+def count_gpus(dev: str = "/dev", drm: str = _DRM_SIGN) -> int:
+    """That a job could use, of any make."""
+    nvidia = [name for name in _names(dev) if name.removeprefix("nvidia").isdecimal() and name[0] == "n"]
+    return len(nvidia) + _drm_cards(drm)
+
+
+def _drm_cards(drm: str) -> int:
+    cards = [name for name in _names(drm) if name.startswith("card") and "-" not in name]
+    drivers = [os.path.basename(os.path.realpath(f"{drm}/{card}/device/driver")) for card in cards]
+    return sum(driver in DRM_DRIVERS for driver in drivers)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+POWERCAP = "/sys/class/powercap"
+NO_ZONES = "this machine tells no energy: it has no RAPL counters under /sys/class/powercap"
+
+
+def has_zones(root: str = POWERCAP) -> bool:
+    try:
+        return bool(os.listdir(root))
+    except OSError:
+        return False
+
+
+def call(number: int, *arguments: int | bytes) -> int:
+    """Numbers must fit a C int; bytes go as a pointer to them, and the kernel only reads them. Raises
+    OSError."""
+    result = _quick_call(number, *arguments)
+    if result is None or result < 0:
+        # Once more, by the way that can tell why: whoever is refused pays for importing it.
+        result = _telling_call(number, *arguments)
+    return result
+
+
+def call_writing(number: int, first: int, buffer: bytearray, size: int) -> int:
+    """The kernel answers in `buffer`, too. Raises OSError."""
+    import ctypes
+
+    return _telling_call(number, first, (ctypes.c_char * len(buffer)).from_buffer(buffer), size)
+
+
+def _quick_call(number: int, *arguments: int | bytes) -> int | None:
+    function = _syscall_address()
+    if function is None:
+        return None
+    import _ctypes
+
+    result: int = _ctypes.call_function(function, (number, *arguments))
+    return result
+
+
+@cache
+def _syscall_address() -> int | None:
+    try:
+        import _ctypes  # the package around it costs milliseconds of every job's start
+
+        return _ctypes.dlsym(_ctypes.dlopen(None, 2), "syscall")  # type: ignore[arg-type]
+    except (ImportError, AttributeError, OSError):
+        return None
+
+
+def _telling_call(number: int, *arguments: Any) -> int:
+    import ctypes
+
+    result: int = ctypes.CDLL(None, use_errno=True).syscall(number, *arguments)
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result

@@ -34,8 +34,8 @@ from joblens.probes.proc.processes import (
     count_open_files,
     has_descriptor_counts,
     sum_io,
+    unknown_fields,
 )
-from joblens.probes.proc.readings import unknown_fields
 
 _FULL_LOOK_EVERY = 5
 

@@ -1,4 +1,4 @@
-"""Program files that a command starts: names, contents, change marks, Python packages."""
+"""Files of a program: which ones a command starts, with version and packages."""
 
 import os
 import platform
@@ -7,16 +7,17 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 from joblens.model.values.ids import sha256
 
-_PYTHON = re.compile(r"python(\d+(?:\.\d+)?)?t?")
-_METADATA = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+?)(?:-py[\d.]+)?\.(?:dist|egg)-info")
+_PYTHON = r"python(\d+(?:\.\d+)?)?t?"
+_METADATA = r"(?P<name>[^-]+)-(?P<version>[^-]+?)(?:-py[\d.]+)?\.(?:dist|egg)-info"
 _MOST_PACKAGES = 2000
 
 
 def is_python(path: str) -> bool:
-    return _PYTHON.fullmatch(os.path.basename(path)) is not None
+    return re.fullmatch(_PYTHON, os.path.basename(path)) is not None
 
 
 def python_version(path: str) -> str:
@@ -28,7 +29,7 @@ def python_version(path: str) -> str:
     for key in ("version_info", "version"):
         if key in told:
             return told[key].removesuffix(".final.0")
-    found = _PYTHON.fullmatch(os.path.basename(real))
+    found = re.fullmatch(_PYTHON, os.path.basename(real))
     return (found[1] or "") if found else ""
 
 
@@ -67,14 +68,14 @@ def _package_folders(path: str) -> Iterator[str]:
     prefix = os.path.dirname(os.path.dirname(real))
     if prefix == "/usr":  # of the system: what was installed beside it comes first
         yield from _of_prefix("/usr/local")
-    yield from _of_prefix(prefix, _PYTHON.fullmatch(os.path.basename(real)))
+    yield from _of_prefix(prefix, re.fullmatch(_PYTHON, os.path.basename(real)))
 
 
 def _of_prefix(prefix: str, named: "re.Match[str] | None" = None) -> Iterator[str]:
     library = os.path.join(prefix, "lib")
     wanted = f"python{named[1]}" if named is not None and named[1] and "." in named[1] else ""
     for name in _sorted(library):
-        if _PYTHON.fullmatch(name) and (not wanted or name in (wanted, "python3")):
+        if re.fullmatch(_PYTHON, name) and (not wanted or name in (wanted, "python3")):
             for packages in ("site-packages", "dist-packages"):
                 folder = os.path.join(library, name, packages)
                 if os.path.isdir(folder):
@@ -96,7 +97,7 @@ def _settings_of_environment(path: str) -> dict[str, str]:
 
 def _installed(folder: str) -> Iterator[tuple[str, str]]:
     for entry in _sorted(folder):
-        found = _METADATA.fullmatch(entry)
+        found = re.fullmatch(_METADATA, entry)
         if found is not None:
             yield found["name"].lower().replace("_", "-"), found["version"]
 
@@ -114,7 +115,7 @@ _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})  # options of P
 _CODE_FOLLOWS = frozenset({"-c", "-m", "-e", "-"})
 _HEAD = 256
 _PIECE = 1 << 18
-_NUMBERED = re.compile(r"(?P<name>[A-Za-z]+)-?(?P<version>\d+(?:\.\d+)*)")  # perl5.36.0, php8.2, node20
+_NUMBERED = r"(?P<name>[A-Za-z]+)-?(?P<version>\d+(?:\.\d+)*)"  # perl5.36.0, php8.2, node20
 
 
 def starting_words(argv: Sequence[str], *, is_shell: bool, shell: str = "/bin/sh") -> tuple[str, ...]:
@@ -237,7 +238,7 @@ def version_of(path: str) -> str:
     """Of an interpreter, as far as names of files tell it; nothing is started to ask. '': they do not"""
     if is_python(path):
         return python_version(path)
-    found = _NUMBERED.fullmatch(os.path.basename(os.path.realpath(path)))
+    found = re.fullmatch(_NUMBERED, os.path.basename(os.path.realpath(path)))
     return found["version"] if found is not None and found["name"] in _INTERPRETERS else ""
 
 
@@ -283,7 +284,7 @@ def are_unchanged(marks: Mapping[str, Mark]) -> bool:
     return all(mark_of(path) == mark for path, mark in marks.items())
 
 
-_ESCAPED = re.compile(r"\\x([89a-f][0-9a-f])")
+_ESCAPED = r"\\x([89a-f][0-9a-f])"
 
 
 def as_text(name: str) -> str:
@@ -295,10 +296,20 @@ def remembered_name(name: str, cwd: str) -> str:
     """The name of the file that is remembered by this one; as it is where none is there."""
     if "\\x" not in name or os.path.lexists(os.path.join(cwd, name)):
         return name
-    written = _ESCAPED.sub(lambda found: os.fsdecode(bytes.fromhex(found[1])), name)
+    written = re.sub(_ESCAPED, lambda found: os.fsdecode(bytes.fromhex(found[1])), name)
     return written if os.path.lexists(os.path.join(cwd, written)) else name
 
 
 def remembered_path(name: str, cwd: str) -> str:
     """Where that file is."""
     return os.path.join(cwd, remembered_name(name, cwd))
+
+
+class CommandKind(NamedTuple):
+    """Commands that start the same files in the same folder."""
+
+    cwd: str
+    words: tuple[str, ...]  # as probes.program_files.starting_words has them
+    search: str  # PATH
+    environment: tuple[tuple[str, str], ...] | None = None  # None: that of this process
+    is_one_of_many: bool = False  # nobody looks at what it starts

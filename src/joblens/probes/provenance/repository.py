@@ -14,9 +14,9 @@ from joblens.model.values.ids import blake2b
 from joblens.probes.provenance.program_files import Mark, find_program
 
 _MOST_BYTES = 1 << 22  # of a list of packed references
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_COMMIT = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 # Filters are programs that git runs on files; what is included may name some, too.
-_RUNS_PROGRAMS = re.compile(r"^\s*\[\s*(?:filter|include|includeif)\b", re.IGNORECASE | re.MULTILINE)
+_RUNS_PROGRAMS = r"(?im)^\s*\[\s*(?:filter|include|includeif)\b"
 _MOST_STEPS = 8  # from one symbolic reference to the next
 
 
@@ -81,7 +81,7 @@ def _read(root: str, git_dir: str) -> Repository:
         commit=commit,
         branch=branch,
         remote=parse_remote(config, branch),
-        runs_programs=_RUNS_PROGRAMS.search(f"{config}\n{own_config}") is not None,
+        runs_programs=re.search(_RUNS_PROGRAMS, f"{config}\n{own_config}") is not None,
     )
 
 
@@ -92,7 +92,7 @@ def _head(git_dir: str, common_dir: str) -> tuple[str, str]:
     for _ in range(_MOST_STEPS):
         told = _reference(reference, git_dir, common_dir)
         if not told.startswith("ref:"):
-            return (told if _COMMIT.fullmatch(told) else ""), branch
+            return (told if re.fullmatch(_COMMIT, told) else ""), branch
         reference = told.removeprefix("ref:").strip()
         if not branch:
             branch = reference.removeprefix("refs/heads/")

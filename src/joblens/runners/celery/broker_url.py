@@ -11,8 +11,8 @@ from msgspec import Struct, field
 from joblens.model.errors import InputError
 from joblens.model.redaction.names import is_secret_name
 from joblens.model.redaction.secrets import REDACTED
+from joblens.model.settings import has_password, without_password
 from joblens.model.values.labels import queue_and_label
-from joblens.model.values.store_url import has_password, without_password
 
 FORMS = "redis://HOST:PORT/DB, rediss://…, redis+socket:///PATH, amqp://HOST:PORT/VHOST, amqps://… or /FOLDER"
 _KINDS = {

@@ -18,6 +18,8 @@ from kombu.transport import filesystem, virtual
 from kombu.utils.encoding import bytes_to_str, str_to_bytes
 from kombu.utils.json import dumps, loads
 
+from joblens.files.atomic import write_atomically
+
 LOOK_EVERY_S = 0.02
 _LOOK_AGAIN_S = 0.001
 _AT_A_LOOK = 64
@@ -48,7 +50,7 @@ class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no t
     def _put(self, queue: str, payload: Any, **_: Any) -> None:
         """Named so that the oldest is the first in order, also over hosts and boots."""
         name = f"{time.time_ns():020}_{uuid.uuid4().hex}.{queue}.msg"
-        _write_whole(os.path.join(self.data_folder_out, name), dumps(payload))
+        _write_text(os.path.join(self.data_folder_out, name), dumps(payload))
 
     def _get(self, queue: str) -> Any:
         """Who removes the file has the message."""
@@ -84,7 +86,7 @@ class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no t
         with self._table_lock():
             table = self._read_table(exchange)
             if bound not in table:
-                _write_whole(str(self._exchange_file(exchange)), dumps([bound, *table]))
+                _write_text(str(self._exchange_file(exchange)), dumps([bound, *table]))
 
     def _delete(self, queue: str, exchange: str, routing_key: str, pattern: str, *_: Any, **__: Any) -> None:
         bound = filesystem.exchange_queue_t(routing_key or "", pattern or "", queue or "")
@@ -93,7 +95,7 @@ class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no t
             table = self._read_table(exchange)
             if bound in table:
                 rest = [one for one in table if one != bound]
-                _write_whole(str(self._exchange_file(exchange)), dumps(rest))
+                _write_text(str(self._exchange_file(exchange)), dumps(rest))
 
     def _read_table(self, exchange: str) -> list[Any]:
         try:
@@ -143,9 +145,5 @@ def make_private(folder: str) -> str:
     return folder
 
 
-def _write_whole(path: str, text: str) -> None:
-    folder, name = os.path.split(path)
-    unfinished = os.path.join(folder, f".{name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    with open(unfinished, "wb") as file:
-        file.write(str_to_bytes(text))
-    os.replace(unfinished, path)
+def _write_text(path: str, text: str) -> None:
+    write_atomically(path, str_to_bytes(text), 0o666)  # a shared folder: the umask decides who may read

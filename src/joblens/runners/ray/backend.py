@@ -93,6 +93,7 @@ _IDLE_S = 10.0  # a worker stays on its node without work
 
 class RayPlacer:
     engine = "ray"
+    allocations = None
 
     def __init__(
         self,

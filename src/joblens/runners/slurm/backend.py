@@ -107,6 +107,8 @@ _READ_OF_OUTPUT = 1 << 16
 
 
 class SlurmPlacer:
+    """Implements ports.cluster.ClusterBackend and its QueueAllocations."""
+
     engine = ENGINE
 
     def __init__(
@@ -153,8 +155,12 @@ class SlurmPlacer:
             if is_mistake(str(error)):
                 raise PlanError(f"{error} (it was given {' '.join(words)})") from error
 
-    def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
-        self._orders.expect(places, expected_s)
+    @property
+    def allocations(self) -> "SlurmPlacer":
+        return self
+
+    def expect(self, jobs: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
+        self._orders.expect(jobs, expected_s)
 
     def queue_of(self, job: PlannedJob) -> str:
         return self._orders.queue_of(job)

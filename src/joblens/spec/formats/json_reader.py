@@ -101,7 +101,7 @@ class _Growing:
             node = self._value(self._blank(at + 1), depth + 1)
             if key in seen:
                 line = text.count("\n", 0, seen[key]) + 1
-                message = f"key '{key}' stands twice; it was first given on line {line}"
+                message = f"duplicate key '{key}'; first given on line {line}"
                 self.errors.append(ReadingError(key_at, message, key))
             else:
                 seen[key] = key_at
@@ -217,7 +217,7 @@ def _parse(text: str, *, is_json5: bool) -> Document:
 
 
 def _strict(text: str) -> Any:
-    """ValueError: not plain JSON, a key stands twice, or it is nested too deep."""
+    """ValueError: not plain JSON, duplicate key, or it is nested too deep."""
     import json
 
     value = json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse)

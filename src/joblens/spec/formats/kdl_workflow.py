@@ -224,7 +224,7 @@ class _Shaping:
 
     def _note_double(self, key: str, first: int, second: int) -> None:
         line = self._lines.mark(first).line
-        self._note(second, f"key '{key}' stands twice; it was first given on line {line}", key)
+        self._note(second, f"duplicate key '{key}'; first given on line {line}", key)
 
     def _note(self, offset: int, message: str, key: str = "") -> None:
         self.problems.append(Problem(self._lines.mark(offset), message, key))

@@ -92,13 +92,13 @@ def _double(text: str, line: int) -> tuple[int, str]:
     lines = text.split("\n")
     given = _GIVEN.match(lines[line - 1])
     if given is None:
-        return 1, "a key stands twice"
+        return 1, "duplicate key"
     column = len(lines[line - 1]) - len(lines[line - 1].lstrip()) + 1
-    message = f"table '{given[1]}' stands twice" if given[1] else f"key '{given[2]}' stands twice"
+    message = f"duplicate table '{given[1]}'" if given[1] else f"duplicate key '{given[2]}'"
     for earlier in range(line - 1, 0, -1):
         other = _GIVEN.match(lines[earlier - 1])
         if other is not None and other.groups() == given.groups():
-            return column, f"{message}; it was first given on line {earlier}"
+            return column, f"{message}; first given on line {earlier}"
         if other is not None and other[1] and given[2]:
             break  # another table: its keys are others
     return column, message

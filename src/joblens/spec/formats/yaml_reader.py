@@ -383,14 +383,14 @@ class _Building:
         self.found_double_key = True
         if self._first_lines is not None:
             line = self._first_lines[id(inside), key]
-            self._note(event, f"key '{key}' stands twice; it was first given on line {line}", key)
+            self._note(event, f"duplicate key '{key}'; first given on line {line}", key)
 
     def _aliased(self, event: Any) -> Any:
         if event.anchor in self._open:
             self._note(event, "an alias refers to what it is inside of")
             return None
         if event.anchor not in self._anchors:
-            raise _Stop(event.start_mark, f"not valid YAML: nothing is called '&{event.anchor}' above this")
+            raise _Stop(event.start_mark, f"not valid YAML: undefined alias *{event.anchor}")
         value, nodes = self._anchors[event.anchor]
         self._nodes += nodes
         self._nodes_by_alias += nodes

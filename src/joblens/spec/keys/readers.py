@@ -267,7 +267,7 @@ class SectionReader:
             if name in raw and not others.isdisjoint(raw) and _is_set(raw[name]):
                 clash = [other for other in raw if other in others and _is_set(raw[other])]
                 where = where_of(self._section, raw)
-                problems += [((other,), f"{other}{where} cannot stand beside {name}") for other in clash]
+                problems += [((other,), f"{other}{where} cannot be combined with {name}") for other in clash]
         for key in self._conditional:
             if key.is_written(raw.get(key.name)):
                 problems += self._misplaced(key, raw)

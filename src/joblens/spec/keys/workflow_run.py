@@ -340,7 +340,7 @@ def read_sbatch_options(raw: Any) -> dict[str, Any]:
         elif isinstance(value, dict | list):
             message = f"{name} in slurm_defaults must be text, a number or true, not {shown(value)}"
         elif option in options:
-            message = f"'{name}' in slurm_defaults stands twice"
+            message = f"duplicate key '{name}' in slurm_defaults"
         else:
             if value is not None:
                 options[option] = value

@@ -275,7 +275,7 @@ def _addresses(values: dict[str, Any]) -> Iterator[Note]:
     written: list[tuple[Path, str]] = [((name,), values[name]) for name in _WRITTEN if name in values]
     for place, path in [*read, *written]:
         if _ADDRESS.match(path):
-            yield place, f"{place[0]}: {path} is an address; only files that this machine sees can be used"
+            yield place, f"{place[0]}: {path} is a URL; only local files can be used"
 
 
 def _unknown_placeholders(values: dict[str, Any]) -> Iterator[Note]:
@@ -284,20 +284,20 @@ def _unknown_placeholders(values: dict[str, Any]) -> Iterator[Note]:
         for found in _PLACEHOLDER.findall(values.get(name) or ""):
             if found not in known:
                 near = nearest_word(found.strip("{}"), [each.strip("{}") for each in known])
-                hint = f"did you mean {{{near}}}?" if near else f"there are {WORK_DIR} and {JOB_ID}"
-                yield (name,), f"{name} has {found}, which stands for nothing; {hint}"
+                hint = f"did you mean {{{near}}}?" if near else f"use {WORK_DIR} or {JOB_ID}"
+                yield (name,), f"{name} has {found}, an unknown placeholder; {hint}"
 
 
 def _unknown_format(export: str) -> str:
     ending = _ending(export)
     said = f"'{ending}' is not a format that can be written" if ending else f"'{export}' has no ending"
-    return f"export_path: {said}; end it with .jsonl, .json or .parquet, or say export_type"
+    return f"export_path: {said}; end it with .jsonl, .json or .parquet, or set export_type"
 
 
 def _job_problems(values: dict[str, Any], given: Mapping[str, Any]) -> list[Note]:
     job_id, resume = values.get("job_id"), values.get("resume")
     if job_id and resume and job_id != resume and not given.get("resume"):
-        return [(("resume",), f"resume names the job '{resume}', job_id another: '{job_id}'")]
+        return [(("resume",), f"resume and job_id name different jobs: '{resume}' and '{job_id}'")]
     names = {call.name for call in values["process"]}
     checkpoint = values.get("checkpoint", {})
     unknown = [name for name in checkpoint.get("op_names", ()) if name not in names]

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from joblens.model.errors import InputError
 from joblens.model.jobs.probe_choice import chosen_probes
+from joblens.model.settings import Kind, Setting, all_settings
 from joblens.model.values.units import format_bytes, format_duration, parse_duration, parse_size
 from joblens.spec.formats.positions import any_of, nearest_word, shown
 from joblens.spec.formats.yaml_reader import Document, Path, Problem, parse_yaml
-from joblens.spec.settings.settings_list import Kind, Setting, all_settings
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})

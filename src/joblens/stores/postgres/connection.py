@@ -23,7 +23,7 @@ from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
 from joblens.model.errors import InputError, StoreCorrupt, StoreError
-from joblens.model.values.store_url import without_password
+from joblens.model.settings import without_password
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 RV = TypeVar("RV")

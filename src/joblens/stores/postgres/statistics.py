@@ -9,7 +9,7 @@ from joblens.model.history import HistoryQuery, SortKey, Statistics
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.sql import asker, queries_of
 from joblens.stores.sql import queries
-from joblens.stores.sql.rollup_sums import METRICS, UNITS, Sum, Sums, needs_jobs, statistics_of, sums_of
+from joblens.stores.sql.batch import METRICS, UNITS, Sum, Sums, needs_jobs, statistics_of, sums_of
 
 _SORT_KEYS = {
     SortKey.STARTED: "job.began_at_us",

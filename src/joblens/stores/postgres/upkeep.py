@@ -7,13 +7,15 @@ from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
 
+from joblens.files.atomic import atomic_file
 from joblens.model.errors import InputError, StoreError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
-from joblens.model.values.store_url import without_password
+from joblens.model.settings import without_password
 from joblens.stores.postgres.connection import SCHEMA, Connection, Database
-from joblens.stores.postgres.sample_tables import decode_samples, settle_all
+from joblens.stores.postgres.sample_tables import settle_all
 from joblens.stores.postgres.sql import SCHEMA_VERSION, asker, queries_of
 from joblens.stores.postgres.statistics import stored_sums, sums_from_jobs
+from joblens.stores.samples.rows import decode_samples
 from joblens.stores.sql.queries import Ask
 from joblens.stores.sql.upkeep import (
     DANGLING,
@@ -114,18 +116,15 @@ def dump(url: str, path: str) -> None:
             hint="install the PostgreSQL client, or copy it all into a file: joblens store copy "
             f"'{shown}' FILE.db",
         )
-    # A name that nobody can have guessed, and laid a link there to a file that would be overwritten.
-    partial = f"{os.path.abspath(path)}.{os.urandom(8).hex()}.partial"
-    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    argv = [
-        tool,
-        "--format=custom",
-        "--no-password",
-        f"--schema={SCHEMA}",
-        f"--file={partial}",
-        f"--dbname={shown}",
-    ]
-    try:
+    with atomic_file(os.path.abspath(path)) as part:
+        argv = [
+            tool,
+            "--format=custom",
+            "--no-password",
+            f"--schema={SCHEMA}",
+            f"--file={part}",
+            f"--dbname={shown}",
+        ]
         ended = subprocess.run(
             argv, env=_environment(url), stdin=subprocess.DEVNULL, capture_output=True, check=False
         )
@@ -134,10 +133,6 @@ def dump(url: str, path: str) -> None:
             raise StoreError(
                 f"the store {shown} could not be copied: {said}", hint="check the client's version"
             )
-        os.rename(partial, path)
-    finally:
-        if os.path.exists(partial):
-            os.unlink(partial)
 
 
 def _environment(url: str) -> dict[str, str]:

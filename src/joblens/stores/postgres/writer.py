@@ -15,7 +15,6 @@ from joblens.stores.postgres.sample_tables import (
     SMALL_PIECE,
     Piece,
     columns_of,
-    encode_piece,
     insert_pieces,
     join_small,
     measure,
@@ -25,8 +24,10 @@ from joblens.stores.postgres.sample_tables import (
 from joblens.stores.postgres.sql import encoded_queries
 from joblens.stores.postgres.tables import Change, PostgresTicketBook, RunFacts
 from joblens.stores.queue.tickets import TicketFacts, counts, settle_ended
+from joblens.stores.samples.rows import encode_piece
 from joblens.stores.sql.batch import (
     BatchRows,
+    EndedJob,
     JobChange,
     began_at_us,
     ending_of,
@@ -34,8 +35,8 @@ from joblens.stores.sql.batch import (
     run_writes,
     runs_of,
     status_of,
+    sums_of,
 )
-from joblens.stores.sql.rollup_sums import EndedJob, sums_of
 
 _Q = encoded_queries("writing.sql")
 

@@ -354,7 +354,7 @@ def _look_up(book: TicketBook, uuid: str) -> tuple[Status, _Delivery | None]:
     """The job's status, and its ticket where it has one. Nobody else changes them before this transaction is
     over."""
     if not book.ask("hold_job", uuid=uuid):
-        raise UnknownJob(f"no job has the id '{uuid}'")
+        raise UnknownJob(f"no job has the ID '{uuid}'")
     (row,) = book.ask("delivery_of", uuid=uuid)
     number, status, fence, worker, deliveries, ticket, attempt, job, is_cancelled = row
     if ticket is None:

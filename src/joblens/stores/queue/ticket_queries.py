@@ -1,12 +1,15 @@
 """ports.deliveries.Deliveries of a store in a database."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TypeVar
+from __future__ import annotations
 
-from joblens.model.clusters.placement import NodeCapacity
-from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
-from joblens.model.jobs.job import Status
-from joblens.stores.queue.tickets import TicketBook
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from joblens.model.clusters.placement import NodeCapacity
+    from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
+    from joblens.model.jobs.job import Status
+    from joblens.stores.queue.tickets import TicketBook
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from joblens.model.errors import StoreCorrupt
-from joblens.model.jobs.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, Sample
-from joblens.stores.samples import columns_flat, columns_packed
+from joblens.model.jobs.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, Sample, within_64_bits
+from joblens.stores.samples import columns_flat
 
 Column = Sequence[int | None]
 Entries = Mapping[str, Struct] | None  # one sample's table; None: it was not read
@@ -125,14 +125,14 @@ else:
     from backports import zstd
 
 # The version byte: how the columns are laid out, and whether there are tables beside that of devices.
-FLAT, PACKED, FLAT_WITH_TABLES, PACKED_WITH_TABLES = 1, 2, 3, 4
+FLAT, PACKED, FLAT_WITH_TABLES, PACKED_WITH_TABLES = _VERSIONS = 1, 2, 3, 4
 _PACKED_FROM = 16  # samples; below, packing costs more time than it saves bytes
 
 _FRAME = struct.Struct("<BI")  # version, CRC-32 of all that follows
 _BLOCKS_HEAD = struct.Struct("<IHHH")  # samples, columns, sample columns among them, devices
 _HEAD_WITH_TABLES = struct.Struct("<IIHH")  # samples, columns, sample columns among them, tables
 _MOST_COLUMNS = 0xFFFF  # that the first of the two can tell
-_MAX_PAYLOAD = 1 << 28  # a damaged length must not make us ask for all memory
+MAX_PAYLOAD = 1 << 28  # a damaged length must not make us ask for all memory
 
 _OMITTED, _FULL, _GAPPED, _PREDICTED = 0, 1, 2, 3  # kinds of columns
 
@@ -160,13 +160,13 @@ _compressors: dict[int, "zstd.ZstdCompressor"] = {}
 
 
 def encode_block(samples: Sequence[Sample], level: int = 3) -> bytes:
-    """A number that does not fit in 64 bits is kept as None: no true kernel counter is that large."""
-    columns: list[Column] = list(zip(*map(astuple, samples), strict=True))
-    tables = table_columns(columns[_TABLES_AT:])  # type: ignore[arg-type]
-    del columns[_TABLES_AT:]
-    for table in tables:
-        columns += table.columns
-    version, payload = _smallest_layout(len(samples), tables, columns)
+    is_packed = len(samples) >= _PACKED_FROM
+    try:
+        version, payload = _layout_of(
+            samples, _ALL_PREDICTIONS if is_packed else _OFTEN_SUMS, is_packed=is_packed
+        )
+    except OverflowError:  # predictions may overflow, too
+        version, payload = _layout_of([within_64_bits(sample) for sample in samples], {}, is_packed=False)
     packed = _compressor(level).compress(payload, zstd.ZstdCompressor.FLUSH_FRAME)
     return _FRAME.pack(version, zlib.crc32(packed)) + packed
 
@@ -176,7 +176,7 @@ def decode_block(data: bytes) -> list[Sample]:
     if len(data) <= _FRAME.size:
         raise StoreCorrupt(f"a sample block of {len(data)} bytes is too short")
     version, checksum = _FRAME.unpack_from(data)
-    if not FLAT <= version <= PACKED_WITH_TABLES:
+    if version not in _VERSIONS:
         raise StoreCorrupt(
             f"a sample block has version {version}, which this joblens does not know",
             hint="it is damaged, or a newer joblens wrote it: use that one to read it",
@@ -185,7 +185,7 @@ def decode_block(data: bytes) -> list[Sample]:
     if zlib.crc32(packed) != checksum:
         raise StoreCorrupt(f"a sample block of {len(data)} bytes fails its checksum")
     try:
-        return _samples_of(version, zstd.ZstdDecompressor().decompress(packed, _MAX_PAYLOAD))
+        return _samples_of(version, zstd.ZstdDecompressor().decompress(packed, MAX_PAYLOAD))
     except (zstd.ZstdError, EOFError, struct.error, LookupError, ValueError, TypeError) as error:
         raise StoreCorrupt(f"a sample block does not hold what its header says ({error})") from error
 
@@ -200,17 +200,20 @@ def runs_of_indexes(indexes: Sequence[int], most: int) -> Iterator[Sequence[int]
             start = place
 
 
-def _smallest_layout(count: int, tables: list[TableColumns], columns: list[Column]) -> tuple[int, bytes]:
+def _layout_of(
+    samples: Sequence[Sample], predicted_from: _Predictions, *, is_packed: bool
+) -> tuple[int, bytes]:
+    """Returns the version and the payload. Raises OverflowError."""
+    columns: list[Column] = list(zip(*map(astuple, samples), strict=True))
+    tables = table_columns(columns[_TABLES_AT:])  # type: ignore[arg-type]
+    del columns[_TABLES_AT:]
+    for table in tables:
+        columns += table.columns
+    # Blocks without newer tables stay readable for every joblens.
     is_old = len(columns) <= _MOST_COLUMNS and all(table.place == DEVICES for table in tables)
     flat, packed = (FLAT, PACKED) if is_old else (FLAT_WITH_TABLES, PACKED_WITH_TABLES)
-    try:
-        if count >= _PACKED_FROM:
-            return packed, _payload(packed, tables, columns, _ALL_PREDICTIONS)
-        return flat, _payload(flat, tables, columns, _OFTEN_SUMS)
-    except OverflowError:
-        # Rare and absurd numbers: without predictions only what does not fit by itself is lost.
-        fitting: list[Column] = [tuple(map(_fitting, column)) for column in columns]
-        return flat, _payload(flat, tables, fitting, {})
+    version = packed if is_packed else flat
+    return version, _payload(version, tables, columns, predicted_from)
 
 
 def _compressor(level: int) -> "zstd.ZstdCompressor":
@@ -255,7 +258,11 @@ def _head(version: int, tables: list[TableColumns], count: int, kinds: bytearray
 
 
 def _layout(version: int) -> ModuleType:
-    return columns_packed if version in (PACKED, PACKED_WITH_TABLES) else columns_flat
+    if version not in (PACKED, PACKED_WITH_TABLES):
+        return columns_flat
+    from joblens.stores.samples import columns_packed  # a short job has no large blocks
+
+    return columns_packed
 
 
 def _predict(
@@ -304,10 +311,6 @@ def _filled(column: Column) -> Iterator[int]:
         if value is not None:
             last = value
         yield last
-
-
-def _fitting(value: int | None) -> int | None:
-    return value if value is not None and -(1 << 63) <= value < 1 << 63 else None
 
 
 # -- reading

@@ -1,21 +1,21 @@
-"""Batch of writes, gathered by job, and facts of workflows and runs as values of rows. Pure."""
+"""Batch of writes: gathered by job, with rows of runs and the sums that statistics are made of. Pure."""
+
+from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
+from joblens.analysis.numbers.statistics import bucket_of, distribution, merge
 from joblens.model.errors import StoreCorrupt
 from joblens.model.jobs.details import Details
-from joblens.model.jobs.job import Attempt, Job, Outcome, Status
-from joblens.model.jobs.sample import Sample
-from joblens.model.runs.run import Run, RunEvent, RunStatus, Workflow
+from joblens.model.jobs.job import Status
 from joblens.model.writes import (
     CancelAsked,
     DetailsTaken,
-    JobEnded,
     JobQueued,
     JobStarted,
     ProvenanceSeen,
@@ -24,9 +24,124 @@ from joblens.model.writes import (
     SamplesTaken,
     TicketMade,
     WorkflowCreated,
-    Write,
 )
-from joblens.stores.sql.rollup_sums import EndedJob
+
+if TYPE_CHECKING:
+    from joblens.model.history import Distribution, GroupStatistics, HistoryQuery, Statistics
+    from joblens.model.jobs.job import Attempt, Job, Outcome
+    from joblens.model.jobs.sample import Sample
+    from joblens.model.runs.run import Run, RunEvent, Workflow
+    from joblens.model.writes import (
+        JobEnded,
+        Write,
+    )
+
+METRICS = ("duration", "cpu", "memory")
+UNITS = {"duration": 1_000_000, "cpu": 1_000_000, "memory": 1}  # stored numbers in one shown unit
+
+# tool, status, duration_us, cpu_usec, memory_bytes of one ended job
+EndedJob = tuple[str, str, int | None, int | None, int | None]
+
+
+class Sum:
+    """One metric of one group of jobs."""
+
+    __slots__ = ("buckets", "count", "largest", "total")
+
+    def __init__(self) -> None:
+        self.count, self.total, self.largest = 0, 0, 0
+        self.buckets: dict[int, int] = {}
+
+    def add(self, value: int, unit: int, sign: int) -> None:
+        self.count += sign
+        self.total += sign * value
+        if sign > 0 and value > self.largest:
+            self.largest = value
+        bucket = bucket_of(value / unit)
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + sign
+
+    def add_bucket(self, bucket: int, count: int, total: int, largest: int) -> None:
+        self.count += count
+        self.total += total
+        self.largest = max(self.largest, largest)
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + count
+
+    def agrees_with(self, other: Sum) -> bool:
+        return (self.count, self.total, self.largest, self.buckets) == (
+            other.count,
+            other.total,
+            other.largest,
+            other.buckets,
+        )
+
+    def absorb(self, other: Sum) -> None:
+        self.count += other.count
+        self.total += other.total
+        self.largest = max(self.largest, other.largest)
+        self.buckets = merge(self.buckets, other.buckets)
+
+
+Sums = dict[tuple[str, str, str], Sum]  # by tool, status, metric
+
+
+def sums_of(added: Iterable[EndedJob], removed: Iterable[EndedJob] = ()) -> Sums:
+    sums: Sums = {}
+    for jobs, sign in ((added, 1), (removed, -1)):
+        for tool, status, *values in jobs:
+            for metric, value in zip(METRICS, values, strict=True):
+                if value is not None:
+                    key = (tool, status, metric)
+                    if key not in sums:
+                        sums[key] = Sum()
+                    sums[key].add(value, UNITS[metric], sign)
+    return sums
+
+
+def needs_jobs(query: HistoryQuery) -> bool:
+    """The sums know tools and statuses only: any other question is answered from the jobs themselves."""
+    by_time = query.since_us is not None or query.until_us is not None
+    by_tag = query.tags or query.without_tag
+    return bool(
+        by_time
+        or by_tag
+        or query.names
+        or query.user
+        or query.external_id
+        or query.run_uuid
+        or query.cluster_job
+    )
+
+
+def statistics_of(sums: Sums) -> Statistics:
+    from joblens.model.history import Statistics
+
+    tools = sorted({tool for tool, _, _ in sums})
+    by_tool = {tool: _group({key: entry for key, entry in sums.items() if key[0] == tool}) for tool in tools}
+    return Statistics(overall=_group(sums), by_tool=by_tool)
+
+
+def _group(sums: Sums) -> GroupStatistics:
+    from joblens.model.history import GroupStatistics
+
+    by_status: dict[str, int] = {}
+    whole = {metric: Sum() for metric in METRICS}
+    for (_, status, metric), entry in sums.items():
+        whole[metric].absorb(entry)
+        if metric == "duration":  # known of every ended job
+            by_status[status] = by_status.get(status, 0) + entry.count
+    return GroupStatistics(
+        jobs=sum(by_status.values()),
+        by_status=dict(sorted(by_status.items())),
+        duration_s=_distribution(whole["duration"], "duration"),
+        cpu_s=_distribution(whole["cpu"], "cpu"),
+        memory_peak_bytes=_distribution(whole["memory"], "memory"),
+    )
+
+
+def _distribution(entry: Sum, metric: str) -> Distribution:
+    unit = UNITS[metric]
+    return distribution(entry.buckets, total=entry.total / unit, maximum=entry.largest / unit)
+
 
 _NOT_OF_ONE_JOB = (CancelAsked, TicketMade, ProvenanceSeen, WorkflowCreated, RunCreated, RunNoted)
 
@@ -202,6 +317,8 @@ def event_row(event: RunEvent) -> tuple[str, str, int, str, bytes]:
 
 def run_row(run: Run) -> tuple[str | bytes, ...]:
     """Without what the store gives it, or its events tell."""
+    from joblens.model.runs.run import RunStatus
+
     plain = replace(
         run,
         number=None,

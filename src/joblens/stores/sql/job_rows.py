@@ -102,7 +102,7 @@ def find_job(ask: Ask, ident: str) -> Record:
         if ident.isascii() and ident.isdigit() and not may_be_prefix(ident):
             also += f"; digits alone are a number: of an id that begins so, type {_SHOWN_OF_ID} characters"
         raise UnknownJob(
-            f"no job has the id '{ident}'", hint=f"`joblens history` lists the jobs and their ids{also}"
+            f"no job has the ID '{ident}'", hint=f"`joblens history` lists the jobs and their ids{also}"
         )
     if len(records) > 1:
         raise _ambiguous(ident, records)
@@ -141,7 +141,7 @@ def may_be_prefix(ident: str) -> bool:
 def _ambiguous(ident: str, records: list[Record]) -> AmbiguousJob:
     if any(record.job.external_id == ident for record in records):
         first = f"'{ident}' is the id that one job was given and the number of another:"
-        hint = "use the UUID, or its beginning"
+        hint = "use the UUID or a prefix of it"
     else:
         first = f"'{ident}' is the beginning of several job ids:"
         hint = "type more characters of the id"

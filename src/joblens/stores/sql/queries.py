@@ -1,11 +1,12 @@
 """Queries by name: read from .sql files, asked of any database, and the conditions of a history query."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from joblens.model.history import HistoryQuery
+if TYPE_CHECKING:
+    from joblens.model.history import HistoryQuery
 
 # A list as parameter is for a query that takes any number of values at once.
 Ask = Callable[..., list[tuple[Any, ...]]]
@@ -32,7 +33,7 @@ _HIGHEST = "\U0010ffff"
 NamedCondition = tuple[str, tuple[Any, ...]]
 
 
-def conditions_of(query: HistoryQuery, pattern: Callable[[str], str]) -> dict[str, NamedCondition]:
+def conditions_of(query: "HistoryQuery", pattern: Callable[[str], str]) -> dict[str, NamedCondition]:
     """By what they are about. A list among the values is for a condition that takes any number of them."""
     found: dict[str, NamedCondition] = {}
     if query.statuses:

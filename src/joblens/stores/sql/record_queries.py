@@ -1,19 +1,22 @@
 """The questions of ports.store.Store that every store in a database answers alike."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from joblens.model.errors import StoreCorrupt
-from joblens.model.history import HistoryQuery, TaggedJobs
-from joblens.model.jobs.details import Details, Provenance
-from joblens.model.jobs.job import Record
-from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
+from joblens.model.errors import StoreCorrupt, UnknownJob
+from joblens.model.jobs.details import Details
 from joblens.model.writes import CancelAsked
 
 if TYPE_CHECKING:
+    from joblens.model.history import HistoryQuery, TaggedJobs
+    from joblens.model.jobs.details import Provenance
+    from joblens.model.jobs.job import Record
+    from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
     from joblens.stores.sql.queries import Ask
 
 _RECORDS_AT_ONCE = 500
@@ -25,10 +28,10 @@ class RecordQueries:
 
     _warn: Callable[[str], None]
 
-    def _asking(self) -> "AbstractContextManager[Ask]":
+    def _asking(self) -> AbstractContextManager[Ask]:
         raise NotImplementedError
 
-    def _reading(self) -> "AbstractContextManager[Ask]":
+    def _reading(self) -> AbstractContextManager[Ask]:
         """One snapshot for several questions."""
         raise NotImplementedError
 
@@ -41,6 +44,12 @@ class RecordQueries:
 
         with self._reading() as ask:
             return find_job(ask, ident)
+
+    def number_of(self, uuid: str) -> int:
+        with self._asking() as ask:
+            for (number,) in ask("number_of_uuid", uuid):
+                return int(number)
+        raise UnknownJob(f"no job has the id '{uuid}'")
 
     def records(self, query: HistoryQuery) -> Iterator[Record]:
         from joblens.stores.sql.job_rows import read_records

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from joblens.model.errors import StoreCorrupt
 from joblens.model.history import PruneReport
 from joblens.stores.samples.packed_details import unpack_details
-from joblens.stores.sql.rollup_sums import Sums
+from joblens.stores.sql.batch import Sums
 
 PIECES_CHECKED = 2000
 

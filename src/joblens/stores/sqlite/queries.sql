@@ -140,10 +140,10 @@ WHERE EXISTS (SELECT 1 FROM job WHERE job.uuid = cancel_request.uuid AND job.end
 
 -- name: samples
 -- One statement, so one snapshot: a sample that moves from the tail to a block is seen once.
-SELECT 1 AS is_block, first_key AS sample_key, data FROM sample_block
+SELECT first_key AS sample_key, data FROM sample_block
 WHERE first_key BETWEEN ?1 AND ?2 AND first_key + count > ?3
 UNION ALL
-SELECT 0, sample_key, data FROM sample_tail WHERE sample_key BETWEEN ?3 AND ?2
+SELECT sample_key, data FROM sample_tail WHERE sample_key BETWEEN ?3 AND ?2
 ORDER BY sample_key
 
 -- name: number_of_uuid

@@ -1,77 +1,15 @@
-"""Sample tables of an SQLite store: one MessagePack row each while they come in, blocks of many later.
-
-An array: the tables first, then the columns in the order of SAMPLE_COLUMNS, which only ever grows. With no
-table but devices the first is their map or nil, as it was before there were others; else it is an array of
-them in the order of SAMPLE_TABLES, each entry an array of its numbers.
-"""
+"""Sample tables of an SQLite store: one row per sample while they come in, blocks of many later."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import apsw
-import msgspec
-from msgspec import Struct
-from msgspec.structs import astuple
 
 from joblens.model.errors import StoreCorrupt
-from joblens.model.jobs.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, DeviceIo, Sample
-from joblens.stores.samples.blocks import decode_block, encode_block, runs_of_indexes
+from joblens.model.jobs.sample import Sample
+from joblens.stores.samples.blocks import encode_block, runs_of_indexes
+from joblens.stores.samples.rows import decode_samples, encode_row
 from joblens.stores.sql.batch import JobChange
 from joblens.stores.sqlite.sql import QUERIES
-
-_TABLES_AT = len(SAMPLE_COLUMNS)  # in a sample the tables come last, devices before the others
-_NOT_READ = (None,) * (len(SAMPLE_TABLES) - 1)
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[Any])
-
-
-def encode_sample(sample: Sample) -> bytes:
-    fields = astuple(sample)
-    columns, tables = fields[:_TABLES_AT], fields[_TABLES_AT:]
-    try:
-        if tables[1:] == _NOT_READ:
-            return _encoder.encode((tables[0], *columns))
-        return _encoder.encode(([_entries_as_rows(table) for table in tables], *columns))
-    except OverflowError:
-        fitting = [value if _fits(value) else None for value in columns]
-        return _encoder.encode(([_fitting_rows(_entries_as_rows(table)) for table in tables], *fitting))
-
-
-def decode_sample(data: bytes) -> Sample:
-    try:
-        tables, *columns = _decoder.decode(data)
-        named = zip(SAMPLE_COLUMNS, columns, strict=False)
-        fields: dict[str, Any] = {name: value for name, value in named if value is not None}
-        if isinstance(tables, list):
-            # A table that a newer joblens has beside these is left out.
-            for (name, kind), table in zip(SAMPLE_TABLES.items(), tables, strict=False):
-                fields[name] = _rows_as_entries(kind, table)
-        else:
-            fields["devices"] = msgspec.convert(tables, dict[str, DeviceIo] | None)
-        return msgspec.convert(fields, Sample)
-    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError) as error:
-        raise StoreCorrupt(f"a sample of {len(data)} bytes cannot be read ({error})") from error
-
-
-def _entries_as_rows(table: dict[str, Struct] | None) -> dict[str, tuple[Any, ...]] | None:
-    return None if table is None else {name: astuple(entry) for name, entry in table.items()}
-
-
-def _rows_as_entries(kind: type[Struct], table: dict[str, list[Any]] | None) -> dict[str, Any] | None:
-    if table is None:
-        return None
-    names = kind.__struct_fields__
-    return {name: msgspec.convert(dict(zip(names, row, strict=False)), kind) for name, row in table.items()}
-
-
-def _fitting_rows(table: dict[str, tuple[Any, ...]] | None) -> dict[str, tuple[Any, ...]] | None:
-    return table and {name: row for name, row in table.items() if all(map(_fits, row))}
-
-
-def _fits(value: int | None) -> bool:
-    """No true kernel counter needs more than 64 bits."""
-    return value is None or abs(value) < 1 << 63
-
 
 # A running job's tail becomes a block at this length; small blocks are put together to one large one, which
 # compresses better, when so many have gathered and when the job ends.
@@ -117,7 +55,7 @@ class SampleTables:
         if is_over:
             self._settle(connection, number, samples, self._encoded.get(change.uuid))
             return
-        self._tails += [(key_of(number, index), encode_sample(sample)) for index, sample in samples.items()]
+        self._tails += [(key_of(number, index), encode_row(sample)) for index, sample in samples.items()]
         if samples and max(samples) + 1 - _end_of_blocks(connection, number) >= BLOCK_SAMPLES:
             self.flush(connection)
             together = _take_tail(connection, number)
@@ -160,7 +98,7 @@ class SampleTables:
         """Out of the table and into `together`; one that cannot be read is left where it is."""
         for key, _, data in blocks:
             try:
-                samples = decode_block(data)
+                samples = decode_samples(data)
             except StoreCorrupt:
                 continue
             together.update(enumerate(samples, key & _LAST_INDEX))
@@ -186,10 +124,10 @@ def read_samples(
     found: list[tuple[int, Sample]] = []
     last = after
     parameters = (*keys_of(number), key_of(number, 0) + after + 1)
-    for is_block, key, data in connection.execute(QUERIES["samples"], parameters):
+    for key, data in connection.execute(QUERIES["samples"], parameters):
         index = key & _LAST_INDEX
         try:
-            samples = decode_block(data) if is_block else [decode_sample(data)]
+            samples = decode_samples(data)
         except StoreCorrupt as error:
             warn(f"samples of job {number} from index {index} on are lost: {error}")
             continue
@@ -212,7 +150,7 @@ def _take_tail(connection: apsw.Connection, number: int) -> dict[int, Sample]:
     damaged = False
     for key, data in list(connection.execute(QUERIES["tail_of"], keys_of(number))):
         try:
-            taken[key & _LAST_INDEX] = decode_sample(data)
+            (taken[key & _LAST_INDEX],) = decode_samples(data)
         except StoreCorrupt:
             damaged = True
     if damaged:

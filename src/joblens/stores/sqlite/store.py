@@ -1,5 +1,7 @@
 """The store in one SQLite file."""
 
+from __future__ import annotations
+
 import _thread
 import os
 import warnings
@@ -10,18 +12,19 @@ from typing import TYPE_CHECKING, TypeVar
 import apsw
 
 from joblens.model.errors import StoreError, StoreVanished
-from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.sample import Sample
-from joblens.model.runs.run import Workflow
-from joblens.model.writes import DetailsTaken, JobEnded, SamplesTaken, Write
+from joblens.model.writes import DetailsTaken, JobEnded, SamplesTaken
 from joblens.stores.queue.ticket_queries import TicketQueries
-from joblens.stores.queue.tickets import TicketBook
 from joblens.stores.sql.record_queries import RecordQueries
 from joblens.stores.sqlite.opening import MOUNTINFO, open_connection
 from joblens.stores.sqlite.sql import QUERIES, reading, store_errors, writing
 
 if TYPE_CHECKING:
+    from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
+    from joblens.model.runs.run import Workflow
+    from joblens.model.writes import Write
+    from joblens.stores.queue.tickets import TicketBook
     from joblens.stores.sql.queries import Ask
 
 
@@ -96,7 +99,8 @@ class SqliteStore(RecordQueries, TicketQueries):
         taken = self._following(writes)
         if taken is None:
             return False
-        from joblens.stores.sqlite.sample_tables import encode_sample, key_of
+        from joblens.stores.samples.rows import encode_row
+        from joblens.stores.sqlite.sample_tables import key_of
 
         samples, details, following = taken
         with self._use() as connection:
@@ -104,7 +108,7 @@ class SqliteStore(RecordQueries, TicketQueries):
             rows = []
             for (uuid, fence), index, sample in samples:
                 number = self._number(connection, uuid)
-                rows.append((key_of(number, index), encode_sample(sample), number, fence))
+                rows.append((key_of(number, index), encode_row(sample), number, fence))
             news = {self._number(connection, uuid): each for (uuid, _), each in details.items()}
             try:
                 with writing(connection):
@@ -186,7 +190,7 @@ class SqliteStore(RecordQueries, TicketQueries):
         return {uuid: samples for uuid, samples in found.items() if samples}
 
     def _matching(self, query: HistoryQuery) -> list[int]:
-        from joblens.stores.sqlite.statistics import job_numbers
+        from joblens.stores.sqlite.selection import job_numbers
 
         with self._use() as connection:
             return job_numbers(connection, query)
@@ -258,14 +262,14 @@ class SqliteStore(RecordQueries, TicketQueries):
             yield self._connection
 
     @contextmanager
-    def _asking(self) -> Iterator["Ask"]:
+    def _asking(self) -> Iterator[Ask]:
         from joblens.stores.sqlite.sql import asker
 
         with self._use() as connection:
             yield asker(connection)
 
     @contextmanager
-    def _reading(self) -> Iterator["Ask"]:
+    def _reading(self) -> Iterator[Ask]:
         with self._asking() as ask, reading(self._connection):
             yield ask
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import apsw
 
+from joblens.files.atomic import atomic_file
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
-from joblens.stores.samples.blocks import decode_block
+from joblens.stores.samples.rows import decode_samples
 from joblens.stores.sql.upkeep import (
     DANGLING,
     PIECES_CHECKED,
@@ -65,7 +66,7 @@ def check(connection: apsw.Connection, path: str) -> StoreCheck:
             for query, what in DANGLING.items():
                 if count := _single(connection, query):
                     problems.append(f"{count} {what}")
-            problems += damaged_samples(_newest_blocks(connection), decode_block, "block")
+            problems += damaged_samples(_newest_blocks(connection), decode_samples, "block")
             problems += damaged_details(connection.execute(QUERIES["newest_details"], (PIECES_CHECKED,)))
             stored = statistics.stored_sums(connection, HistoryQuery())
             problems += wrong_sums(stored, statistics.sums_from_jobs(connection))
@@ -101,23 +102,14 @@ def backup(connection: apsw.Connection, path: str) -> None:
         )
     if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise InputError(f"{path}: there is no directory {os.path.dirname(os.path.abspath(path))}")
-    # A name that nobody can have guessed, and laid a link there to a file that would be overwritten.
-    partial = f"{path}.{os.urandom(8).hex()}.partial"
-    with store_errors(path):
-        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    try:
-        with store_errors(path):
-            target = apsw.Connection(partial, flags=apsw.SQLITE_OPEN_READWRITE)
-            try:
-                with target.backup("main", connection, "main") as copy:
-                    while not copy.done:
-                        copy.step(_BACKUP_PAGES)
-            finally:
-                target.close()
-            os.rename(partial, path)
-    finally:
-        if os.path.exists(partial):
-            os.unlink(partial)
+    with store_errors(path), atomic_file(path) as part:
+        target = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            with target.backup("main", connection, "main") as copy:
+                while not copy.done:
+                    copy.step(_BACKUP_PAGES)
+        finally:
+            target.close()
 
 
 def vacuum(connection: apsw.Connection) -> None:

@@ -1,22 +1,21 @@
 """Writer of batches: what is known is read first, then jobs, runs, tickets and details are written."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import msgspec
 
-from joblens.model.jobs.details import Details
-from joblens.model.jobs.job import Job, Status
-from joblens.model.runs.run import Run, Workflow
-from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated, Write
+from joblens.model.jobs.job import Status
+from joblens.model.writes import RunCreated, WorkflowCreated
 from joblens.stores.queue.tickets import TicketFacts, counts, settle_ended
 from joblens.stores.samples.packed_details import repacked
 from joblens.stores.sql.batch import (
     BatchRows,
-    JobChange,
     began_at_us,
     ending_of,
     event_row,
@@ -28,10 +27,19 @@ from joblens.stores.sql.batch import (
     status_of,
     workflow_row,
 )
-from joblens.stores.sql.rollup_sums import EndedJob
 from joblens.stores.sqlite import statistics
 from joblens.stores.sqlite.sample_tables import SampleTables
 from joblens.stores.sqlite.sql import QUERIES, TICKET_QUERIES
+
+if TYPE_CHECKING:
+    from joblens.model.jobs.details import Details
+    from joblens.model.jobs.job import Job
+    from joblens.model.runs.run import Run, Workflow
+    from joblens.model.writes import RunNoted, Write
+    from joblens.stores.sql.batch import (
+        EndedJob,
+        JobChange,
+    )
 
 _json = msgspec.json.Encoder()
 

@@ -12,7 +12,7 @@ from joblens.stores.wrappers.wrapper import StoreWrapper
 
 
 class FencedStore(StoreWrapper):
-    """ports.store.Store around another. May be used from several threads.
+    """Adds fencing tokens to writes. May be used from several threads.
 
     What is written about a job that is not held goes on as it is. Once the job was claimed by anybody the
     store ignores that: a worker that has let go of a job cannot write about it any more."""
@@ -44,7 +44,7 @@ class FencedStore(StoreWrapper):
     def close(self) -> None:
         self._store.close()
 
-    def _reading(self) -> Store:
+    def _inner(self) -> Store:
         return self._store
 
     def _fenced(self, write: Write) -> Write:

@@ -1,8 +1,14 @@
-"""A store that loses nothing when the real one cannot be opened or written.
+"""Journal: a store that keeps writes in a file while the real store cannot be opened or written.
+
+The name says which store they are for and whose file it is, so that what a dead process left behind
+can be told from what a living one is still using.
 
 Writes that the store refuses are kept in a journal file and brought in later, by this process or, should
 it die, by the next one that opens the store. Writes can be applied twice without harm, so bringing them
-in needs no bookkeeping."""
+in needs no bookkeeping.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import fcntl
@@ -10,13 +16,126 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec import Struct
+
+from joblens.files.private import make_private_folder
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import StoreError, StoreVanished
-from joblens.model.writes import Write
-from joblens.ports.store import Store
-from joblens.stores.wrappers.journal_file import JournalFile, JournalOwner, decode_lines, file_name, owner_of
+from joblens.model.writes import JobEnded, Write
 from joblens.stores.wrappers.wrapper import StoreWrapper
+
+if TYPE_CHECKING:
+    from joblens.ports.store import Store
+
+_SUFFIX = ".journal"
+_PREFIX = "joblens-"
+_encoder = msgspec.json.Encoder()
+
+
+class JournalOwner(Struct, frozen=True):
+    """Which process writes the file. Start time and boot make a reused pid recognisable."""
+
+    host: str
+    boot: str
+    pid: int
+    start_ticks: int
+
+    @classmethod
+    def this_process(cls) -> JournalOwner:
+        pid = os.getpid()
+        return cls(os.uname().nodename.replace("~", "_"), _boot(), pid, process_start_ticks(pid) or 0)
+
+    @property
+    def is_gone(self) -> bool:
+        """Only what runs on this host can be known to be gone."""
+        if self.host != os.uname().nodename.replace("~", "_"):
+            return False
+        return self.boot != _boot() or process_start_ticks(self.pid) != self.start_ticks
+
+
+def file_name(url: str, owner: JournalOwner) -> str:
+    parts = (_store_mark(url), owner.host, owner.boot, str(owner.pid), str(owner.start_ticks))
+    return _PREFIX + "~".join(parts) + _SUFFIX
+
+
+def owner_of(name: str, url: str) -> JournalOwner | None:
+    """None when it is no journal, or one of another store."""
+    if not (name.startswith(_PREFIX) and name.endswith(_SUFFIX)):
+        return None
+    parts = name[len(_PREFIX) : -len(_SUFFIX)].split("~")
+    if len(parts) != 5 or parts[0] != _store_mark(url) or not (parts[3] + parts[4]).isdigit():
+        return None
+    return JournalOwner(parts[1], parts[2], int(parts[3]), int(parts[4]))
+
+
+def encode_line(writes: Sequence[Write]) -> bytes:
+    body = _encoder.encode(writes)
+    return b"%08x %s\n" % (zlib.crc32(body), body)
+
+
+def decode_lines(lines: Iterable[bytes]) -> Iterator[list[Write] | None]:
+    """One item a line; None for one that is torn or damaged."""
+    import joblens.model.runs.run  # noqa: F401 - types of three kinds of writes
+
+    decoder = msgspec.json.Decoder(list[Write])
+    for ended_line in lines:
+        line = ended_line.rstrip(b"\r\n")
+        if not line:
+            continue
+        try:
+            body = line[9:]
+            yield decoder.decode(body) if int(line[:8], 16) == zlib.crc32(body) else None
+        except (ValueError, msgspec.MsgspecError):
+            yield None
+
+
+class JournalFile:
+    """The file this process appends to. Raises OSError when it cannot."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        make_private_folder(folder)
+        self.path = os.path.join(folder, name)
+        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._descriptor = os.open(self.path, flags, 0o600)
+        status = os.fstat(self._descriptor)
+        if status.st_uid != os.geteuid():
+            os.close(self._descriptor)
+            raise PermissionError(f"{self.path} belongs to someone else")
+        self._size = status.st_size
+
+    def append(self, writes: Sequence[Write]) -> None:
+        line = encode_line(writes)
+        try:
+            written = os.write(self._descriptor, line)
+            if written != len(line):
+                raise OSError(28, "No space left on device")
+        except OSError:
+            os.ftruncate(self._descriptor, self._size)  # no half line before the next one
+            raise
+        self._size += len(line)
+        if any(isinstance(write, JobEnded) for write in writes):
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()[:13]
+    except OSError:
+        return ""
+
+
+def _store_mark(url: str) -> str:
+    return f"{zlib.crc32(url.encode('utf-8', 'surrogateescape')):08x}"
+
 
 _REPLAYED_AT_ONCE = 1000  # writes
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 5.0
@@ -220,9 +339,14 @@ class JournaledStore(StoreWrapper):
                 else:
                     os.unlink(path)
 
+    def direct(self) -> Store:
+        """Returns the store itself: what cannot be written there raises StoreError. Raises StoreError."""
+        with self._lock:
+            return self._opened()
+
     # -- reading
 
-    def _reading(self) -> Store:
+    def _inner(self) -> Store:
         with self._lock:
             if self._journal is not None:
                 self._is_ready()

@@ -50,7 +50,7 @@ class _Scale:
 
 def runs_svg(variants: Sequence[Form]) -> str:
     """Wall time of every run, one row a variant, in the order they ran from top to bottom of the row; the bar
-    is the interval of the median. Runs that stand out have a ring."""
+    is the interval of the median. Outliers have a ring."""
     shown = [variant for variant in variants if _times(variant)]
     if not shown:
         return ""
@@ -295,13 +295,12 @@ def _report(documents: Sequence[Form], title: str, form: _Markdown | _Html, *, c
 
 _LEGEND = (
     (
-        "Wall time: a point is a run, in the order they ran from top to bottom. The line is the median, the "
-        "band the interval in which it lies; there is none for fewer than six runs. A black ring marks a run "
-        "that stands out."
+        "Wall time: one point per run, in order from top to bottom. The line is the median, the band its "
+        "confidence interval; there is none for fewer than six runs. A black ring marks an outlier."
     ),
     (
-        "Ratios: the point is the ratio, the bar its interval. Green is certainly less than the baseline, "
-        "orange certainly more; grey may be chance, or has too few runs to say."
+        "Ratios: the point is the ratio, the bar its confidence interval. Green: significantly less than the "
+        "baseline; orange: significantly more; grey: no significant difference, or too few runs."
     ),
 )
 
@@ -406,7 +405,7 @@ def _sentence(comparison: Form) -> str:
     number = comparison["numbers"]["duration_seconds"]
     names = f"{clean(comparison['variant'])} against {clean(comparison['baseline'])}"
     if number is None:
-        return f"{names}: nothing to compare, one of them has no run that succeeded."
+        return f"{names}: nothing to compare: one of them has no successful run."
     return f"{names}: {verdict(number, NUMBERS['duration_seconds'])}."
 
 

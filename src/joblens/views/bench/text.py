@@ -20,10 +20,10 @@ from joblens.views.text.style import PLAIN, Palette, clean, fit, wrap
 from joblens.views.text.table import Column, render_table
 
 _STOPPED = {
-    "precision": "the interval is as narrow as was asked for",
-    "time": "time is up",
-    "runs": "all runs are done",
-    "interrupt": "it was interrupted",
+    "precision": "reached the requested precision",
+    "time": "stopped at time limit",
+    "runs": "all runs done",
+    "interrupt": "interrupted",
     "failure": "a run failed",
 }
 _SHOWN_OUTLIERS = 6
@@ -84,7 +84,7 @@ def comparison_lines(comparison: Form, paint: Palette = PLAIN) -> list[str]:
             colour = {True: "green", False: "red"}[number["ratio"] < 1] if number["differs"] else "dim"
             lines.append(f"  {what:<12} {paint.paint(_ratio(number), colour)}")
     if len(lines) == 1:
-        lines.append("  nothing to compare: one of them has no run that succeeded")
+        lines.append("  nothing to compare: one of them has no successful run")
     return lines
 
 
@@ -92,22 +92,22 @@ def verdict(number: Form, what: str) -> str:
     """One sentence about a ratio: 'B needs 12% less wall time …'."""
     ratio, differs = number["ratio"], number["differs"]
     if differs is None:
-        return f"{_change(ratio)} {what}, and too few runs to say how sure that is"
+        return f"{_change(ratio)} {what}; too few runs for an interval"
     if differs:
         return f"{_change(ratio)} {what}"
     if number["detectable"] is None:
         return f"no difference in {what}"
     seen = _share(number["detectable"])
-    return f"no difference in {what} that so many runs could show ({seen} would have been seen)"
+    return f"no difference in {what} ({seen} would be detectable)"
 
 
 def notes(document: Form, variants: Sequence[Form], width: int) -> list[str]:
     found = []
     if document["kind"] == COMMANDS:
-        order = ", order drawn by lot" if len(variants) > 1 else ""
+        order = ", random order" if len(variants) > 1 else ""
         stopped = str(_STOPPED.get(document["stopped"], document["stopped"]))
         if document["stopped"] == "time" and document["rounds"] == 1:
-            stopped += ": the first round, with which it begins in any case, left none for another"
+            stopped += ", which the first round used up"
         found.append(f"{counted(document['rounds'], 'round')}{order}; {stopped}")
     if document.get("failure"):
         found.append(f"failed: {clean(document['failure'])}")
@@ -129,7 +129,7 @@ def differences(compared: Form) -> list[str]:
     """The same, of two that were compared."""
     changes = compared["parameter_changes"]
     said = [f"{clean(name)} {_given(one)} → {_given(two)}" for name, (one, two) in changes.items()]
-    found = [f"they did not run the same: {', '.join(said)}"] if said else []
+    found = [f"they differ: {', '.join(said)}"] if said else []
     return [*found, *([] if compared["same_machine"] else ["they ran on different machines"])]
 
 
@@ -212,20 +212,20 @@ def command_lines(document: Form, width: int, paint: Palette = PLAIN) -> list[st
 
 
 def _ratio(number: Form) -> str:
-    text = f"{number['ratio']:.3f} times"
+    text = f"{number['ratio']:.3f}x"
     if number["low"] is not None:
-        text += f"  ({number['low']:.3f} to {number['high']:.3f}, {100 * number['confidence']:.1f}% sure)"
+        text += f"  ({round(100 * number['confidence'], 1):g}% CI {number['low']:.3f}-{number['high']:.3f})"
     return f"{text}  {_short_verdict(number)}"
 
 
 def _short_verdict(number: Form) -> str:
     if number["differs"] is None:
-        return "too few runs to be sure"
+        return "too few runs"
     if number["differs"]:
         return _change(number["ratio"])
     if number["detectable"] is None:
         return "no difference"
-    return f"no difference seen; {_share(number['detectable'])} would have been"
+    return f"no difference ({_share(number['detectable'])} would be detectable)"
 
 
 def _change(ratio: float) -> str:
@@ -245,7 +245,7 @@ def _outliers(variant: Form) -> str:
     shown = ", ".join(f"run {one} ({fine_duration(times[one])})" for one in numbers[:_SHOWN_OUTLIERS])
     more = f" and {len(numbers) - _SHOWN_OUTLIERS} more" if len(numbers) > _SHOWN_OUTLIERS else ""
     return (
-        f"{clean(variant['name'])}: {shown}{more} stand{'s' if len(numbers) == 1 else ''} out from the rest"
+        f"{clean(variant['name'])}: {shown}{more} {'is an outlier' if len(numbers) == 1 else 'are outliers'}"
     )
 
 

@@ -77,8 +77,8 @@ _PAGE = (
 <main>
 {body}
 </main>
-<footer><p>Made by joblens {version} on {when}. Everything here, and more, is in
-<a href="{metadata}">{metadata}</a> for machines to read. Licence: {license}.</p></footer>
+<footer><p>Created by joblens {version} on {when}. The full machine-readable description is in
+<a href="{metadata}">{metadata}</a>. Licence: {license}.</p></footer>
 </body>
 </html>
 """
@@ -220,7 +220,7 @@ def _errors(jobs: Sequence[CrateJob]) -> str:
         for job in jobs
         if job.record.outcome is not None and job.record.status.is_failure
     ]
-    return _section("What failed", _table(("Job", "What it said"), rows))
+    return _section("Failures", _table(("Job", "Error"), rows))
 
 
 def _parameters(record: Record) -> str:
@@ -285,7 +285,7 @@ def _surrounding(ident: str, found: Provenance) -> str:
             ),
         ],
     ]
-    whole = f'<p class="note">All of it: <a href="{_text(ident)}">{_text(ident)}</a></p>'
+    whole = f'<p class="note">Complete: <a href="{_text(ident)}">{_text(ident)}</a></p>'
     return f'<div class="words">{_table(("", ""), [row for row in rows if row[1]])}</div>{whole}'
 
 

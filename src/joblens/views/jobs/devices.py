@@ -240,7 +240,7 @@ def gpu_section(look: Look) -> list[str]:
     if not used:
         looked = any(sample.gpus is not None for sample in look.samples)
         lines = [heading("GPU", look)]
-        return [*lines, "  it used none"] if looked else [*lines, *_why_nothing(look)]
+        return [*lines, "  not used"] if looked else [*lines, *_why_nothing(look)]
     lines = []
     for name in sorted(used, key=lambda name: (facts[name].index if name in facts else 1 << 20, name)):
         lines += [*([""] if lines else []), heading(gpu_title(name, facts.get(name)), look)]
@@ -294,7 +294,7 @@ def _last_reading(name: str, facts: GpuFacts | None, look: Look) -> list[str]:
     )
     read = [(_plain(label), value) for label, value in gpu_pairs(reading, None, 0.0, facts)]
     shown = pairs([pair for pair in read if pair[0] != "energy"], look)
-    return ["  at the last look:", *(f"  {line}" for line in shown)]
+    return ["  at the last sample:", *(f"  {line}" for line in shown)]
 
 
 def _plain(label: str) -> str:

@@ -124,21 +124,21 @@ def nothing(part: str, look: Look, *names: str, number: str = "") -> list[str]:
         reasons.append(look.record.outcome.usage.unknown[number])
     told = [reason for reason in reasons if reason != NOT_MEASURED]
     why = told[0] if told else _why_not_looked_at(part, look.record)
-    return wrap(f"not known: {clean(why)}", look.width, "  ")
+    return wrap(f"unknown: {clean(why)}", look.width, "  ")
 
 
 def _why_not_looked_at(part: str, record: Record) -> str:
     job = record.job
     chosen = DEFAULT_PROBES if job.probes is None else job.probes
     if part in chosen and job.monitor:
-        return "not looked at yet" if record.outcome is None else "nothing of the kind is in its record"
+        return "not sampled yet" if record.outcome is None else "not in its record"
     if not job.monitor:
-        return "nothing was looked at while it ran"
+        return "nothing was measured while it ran"
     if job.attached:
-        return f"not asked for; joblens attach … --probes +{part} looks at it"
+        return f"not measured; use joblens attach … --probes +{part}"
     if not job.argv and job.container is None:
-        return "not asked for, or nothing came with it: a program measured itself, or it was imported"
-    return f"not asked for; joblens run --probes +{part} looks at it"
+        return "not measured: the program measured itself, or the record was imported"
+    return f"not measured; use joblens run --probes +{part}"
 
 
 def pairs(known: Sequence[tuple[str, str]], look: Look) -> list[str]:

@@ -51,7 +51,7 @@ def operators_section(look: Look) -> list[str]:
     if table is None:
         return [
             heading("Operators", look),
-            "  not known: only jobs of recipes have them",
+            "  unknown: only jobs of recipes have them",
         ]
     rejected = enumerate(reject_lines(table.rejects))
     return [

@@ -172,8 +172,8 @@ def _network(look: Look) -> list[str]:
         )
     if endpoints is None:
         is_early = look.record.outcome is None and "endpoints" in _probes_of(look)
-        why = look.details.unknown.get("endpoints") or ("nobody has looked yet" if is_early else "")
-        return [*lines, *wrap(f"with whom is not known: {clean(why)}", look.width, "  ")] if why else lines
+        why = look.details.unknown.get("endpoints") or ("not sampled yet" if is_early else "")
+        return [*lines, *wrap(f"endpoints unknown: {clean(why)}", look.width, "  ")] if why else lines
     is_over = look.record.outcome is not None and look.record.status is not Status.MEASURED
     rows = [_endpoint_row(endpoint, is_over=is_over) for endpoint in endpoints.endpoints]
     if rows:
@@ -186,14 +186,14 @@ def _network(look: Look) -> list[str]:
 
 def _looked_at(table: EndpointTable, totals: Sample | None, look: Look) -> str:
     """How far the list can be trusted: how much of the job's traffic is in it, and until when it was seen."""
-    text = f"sockets as they were seen by {clean(table.source)}"
+    text = f"sockets sampled by {clean(table.source)}"
     seen_at_us = table.open_at_us or table.at_us
     if look.record.outcome is not None and look.record.attempt is not None:
         end_us = look.record.attempt.started_at_us + round(look.record.outcome.duration_s * 1e6)
         before_s = max(0.0, (end_us - seen_at_us) / 1e6)
-        text += f", the last time {format_duration(before_s)} before the end"
+        text += f", last {format_duration(before_s)} before the end"
     else:
-        text += f", the last time {_when(seen_at_us, look)}"
+        text += f", last {_when(seen_at_us, look)}"
     if totals is None or totals.network_rx_bytes is None or totals.network_tx_bytes is None:
         return text
     received = sum(endpoint.rx_bytes or 0 for endpoint in table.endpoints)
@@ -252,7 +252,7 @@ def _memory(look: Look) -> list[str]:
     lines += rest(depth.seen, len(rows[:MOST_ROWS]), "process", look)
     for reason in dict.fromkeys(depth.unknown.values()):
         names = [_MEMORY_PARTS.get(name, name) for name, why in depth.unknown.items() if why == reason]
-        lines += wrap(f"not known: {clean(', '.join(names))} ({clean(reason)})", look.width, "  ")
+        lines += wrap(f"unknown: {clean(', '.join(names))} ({clean(reason)})", look.width, "  ")
     return lines
 
 
@@ -289,7 +289,7 @@ def _growth(samples: Sequence[Sample]) -> str:
     rate = growth.bytes_per_hour
     sign = "-" if rate < 0 else "+"
     ends = f"{format_bytes(growth.first_bytes)} to {format_bytes(growth.last_bytes)}"
-    return f"{sign}{format_bytes(abs(rate))} an hour (the least it held: {ends})"
+    return f"{sign}{format_bytes(abs(rate))} per hour (minimum: {ends})"
 
 
 _SECTIONS: dict[str, Callable[[Look], list[str]]] = {
@@ -369,11 +369,11 @@ def render_usage(usage: Usage, duration_s: float, width: int, paint: Palette) ->
     if usage.shared:
         lines.append("  measurements overlapped in one process: the numbers are shared between them")
     if usage.lower_bounds:
-        lines.append(paint.paint("  ≥ at least this much; the exact number could not be had", "dim"))
+        lines.append(paint.paint("  ≥ at least this much; the exact number is unavailable", "dim"))
     if usage.estimates:
         lines.append(paint.paint("  ≈ files were read or written at the same time: an estimate", "dim"))
     for reason, labels in _unknown(usage).items():
-        lines += wrap(f"not known: {', '.join(labels)} ({reason})", width, "  ")
+        lines += wrap(f"unknown: {', '.join(labels)} ({reason})", width, "  ")
     return lines
 
 
@@ -400,7 +400,7 @@ def _lines(label: str, value: str, source: str, width: int, paint: Palette) -> l
 def _source(usage: Usage, name: str) -> str:
     source = source_of(usage, name) or usage.sources.get(name, "")
     if name == "memory_largest_process_bytes" and _exceeds_peak(usage):
-        return f"{source}; with libraries it shares with others".removeprefix("; ")
+        return f"{source}; includes shared libraries".removeprefix("; ")
     return source
 
 

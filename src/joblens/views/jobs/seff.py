@@ -31,9 +31,9 @@ _COLUMNS = (
 def render_seff(found: Efficiency, *, width: int, paint: Palette) -> list[str]:
     lines = [f"{name}: {value}" for name, value in _pairs(found, paint) if value]
     if found.state == "PENDING":
-        lines.append(paint.paint("It waits: nothing was used yet.", "dim"))
+        lines.append(paint.paint("Pending: nothing used yet.", "dim"))
     elif found.is_running:
-        lines.append(paint.paint("It runs: these are numbers so far.", "dim"))
+        lines.append(paint.paint("Running: numbers so far.", "dim"))
     for finding in found.findings:
         lines += finding_lines(finding, paint, width)
     return [*lines, *_next_time([found], width, paint)]
@@ -193,20 +193,20 @@ def account_pairs(account: ClusterAccount, record: Record) -> Sequence[tuple[str
     usage = None if record.outcome is None or account.is_shared else record.outcome.usage
     return [
         ("job", clean(account.job_id) + (" (an allocation)" if account.is_shared else "")),
-        ("state", _cluster_account_state(account)),
+        ("state", _account_state(account)),
         ("nodes", clean(", ".join(account.nodes))),
         ("CPUs given", UNKNOWN if account.allocated_cpus is None else str(account.allocated_cpus)),
         ("waited", _waited(account)),
         ("took", _took(account)),
-        ("CPU time", _cluster_account_cpu(account, usage)),
-        ("largest memory", _cluster_account_memory(account, usage)),
+        ("CPU time", _account_cpu(account, usage)),
+        ("largest memory", _account_memory(account, usage)),
         ("read by calls", format_bytes(account.read_bytes)),
         ("written by calls", format_bytes(account.written_bytes)),
         ("more", f"joblens seff {clean(account.job_id)}"),
     ]
 
 
-def _cluster_account_state(account: ClusterAccount) -> str:
+def _account_state(account: ClusterAccount) -> str:
     by = account.fields.get("cancelled_by", "")
     words = [
         account.state,
@@ -229,7 +229,7 @@ def _took(account: ClusterAccount) -> str:
     return f"{format_duration(account.elapsed_s)}{limit}"
 
 
-def _cluster_account_cpu(account: ClusterAccount, usage: Usage | None) -> str:
+def _account_cpu(account: ClusterAccount, usage: Usage | None) -> str:
     if account.cpu_usec is None:
         return UNKNOWN
     ours = None if usage is None else usage.cpu_total_usec
@@ -237,7 +237,7 @@ def _cluster_account_cpu(account: ClusterAccount, usage: Usage | None) -> str:
     return f"{seconds(account.cpu_usec)}{beside}"
 
 
-def _cluster_account_memory(account: ClusterAccount, usage: Usage | None) -> str:
+def _account_memory(account: ClusterAccount, usage: Usage | None) -> str:
     if account.max_rss_bytes is None:
         return UNKNOWN
     text = f"≥{format_bytes(account.max_rss_bytes)}"
@@ -251,7 +251,7 @@ def account_notes(account: ClusterAccount, record: Record) -> list[str]:
     """Why Slurm's numbers are not ours, where they are not."""
     if account.is_shared:
         return [
-            "It is an allocation: these are numbers of all jobs that ran in it, one by one ours are exact."
+            "An allocation: these numbers are of all jobs in it; the numbers of joblens per job are exact."
         ]
     usage = None if record.outcome is None else record.outcome.usage
     if usage is None:
@@ -269,7 +269,7 @@ def account_notes(account: ClusterAccount, record: Record) -> list[str]:
         files = ", and files that are mapped count as memory" if "memory" in more else ""
         notes.append(f"More {' and '.join(more)}: the script and the agent beside the job are in it{files}.")
     if less:
-        notes.append(f"Less {' and '.join(less)}: Slurm looks now and then, and misses what is between.")
+        notes.append(f"Less {' and '.join(less)}: Slurm samples, and misses what happens in between.")
     return notes
 
 

@@ -30,8 +30,8 @@ from joblens.views.text.style import Palette, clean, clean_lines, fit, fold, pad
 _LABEL = 16
 _FILES_SHOWN = 5
 _DIGEST_SHOWN = 12
-_OF_WORDS = frozenset({"machine", "limits", "versions", "seeds", "not known"})
-NOTHING = "nobody looked at what it ran in"
+_OF_WORDS = frozenset({"machine", "limits", "versions", "seeds", "unknown"})
+NOTHING = "its environment was not recorded"
 
 Pair = tuple[str, str]
 
@@ -73,7 +73,7 @@ def _pairs(record: Record, provenance: Provenance | None, *, is_whole: bool) -> 
         yield from _everything(provenance)
     if provenance is not None:
         for part, why in provenance.unknown.items():
-            yield "not known", f"{part}: {why}"
+            yield "unknown", f"{part}: {why}"
 
 
 def _ran_in(provenance: Provenance, *, is_whole: bool) -> Iterator[Pair]:
@@ -99,7 +99,7 @@ def _ran_in(provenance: Provenance, *, is_whole: bool) -> Iterator[Pair]:
 def _code(code: CodeVersion, *, is_whole: bool) -> str:
     commit = (code.commit if is_whole else code.commit[:_DIGEST_SHOWN]) or "no commit yet"
     branch = f" on {code.branch}" if code.branch else ""
-    changes = {True: ", with changes", False: "", None: ", changes not known"}[code.is_dirty]
+    changes = {True: ", with changes", False: "", None: ", changes unknown"}[code.is_dirty]
     if is_whole and code.changes_digest:
         changes += f" {code.changes_digest}"
     remote = f" of {code.remote}" if code.remote and is_whole else ""
@@ -115,7 +115,7 @@ def _files(name: str, stamps: Sequence[FileStamp], *, is_whole: bool) -> Iterato
     shown = stamps if is_whole else stamps[:_FILES_SHOWN]
     for each in shown:
         if each.size is None:
-            yield name, f"{each.path}  {'was not there' if each.mtime_ns is None else 'a folder'}"
+            yield name, f"{each.path}  {'missing' if each.mtime_ns is None else 'a folder'}"
         else:
             files = "" if each.files is None else f"{counted(each.files, 'file')}, "
             digest = _digest(each.digest or "", is_whole=is_whole)
@@ -203,20 +203,23 @@ def render_show(  # noqa: PLR0913 - one part of the page each
         lines += render_part("operators", look)
     lines += _more(record, parts_known(details, samples), width, paint)
     lines += _charts(samples, width, paint)
-    lines += [*_section("Job", paint), *_show_pairs(_job_pairs(record, raised), paint)]
+    lines += [*_section("Job", paint), *_label_lines(_job_pairs(record, raised), paint)]
     lines += _environment(record.job, width, paint)
     if record.attempt is not None:
         pairs = _wrapped(_attempt_pairs(record, record.attempt), width)
-        lines += [*_section("Ran on", paint), *_show_pairs(pairs, paint)]
+        lines += [*_section("Ran on", paint), *_label_lines(pairs, paint)]
     lines += provenance_lines(record, provenance, width, paint)
     if details.cluster is not None:
-        lines += [*_section("Slurm says", paint), *_show_pairs(account_pairs(details.cluster, record), paint)]
+        lines += [
+            *_section("Slurm says", paint),
+            *_label_lines(account_pairs(details.cluster, record), paint),
+        ]
         for note in account_notes(details.cluster, record):
             lines += [paint.paint(line, "dim") for line in wrap(note, width, "  ")]
     if details.container is not None:
-        lines += [*_section("Container", paint), *_show_pairs(container_pairs(details.container), paint)]
+        lines += [*_section("Container", paint), *_label_lines(container_pairs(details.container), paint)]
     if outcome is not None:
-        lines += [*_section("Output", paint), *_show_pairs(_output_pairs(record.attempt, outcome), paint)]
+        lines += [*_section("Output", paint), *_label_lines(_output_pairs(record.attempt, outcome), paint)]
         lines += _stderr(outcome, width, paint)
     return lines
 
@@ -294,7 +297,7 @@ def _section(title: str, paint: Palette) -> list[str]:
     return ["", paint.paint(title, "bold")]
 
 
-def _show_pairs(pairs: Pairs, paint: Palette) -> list[str]:
+def _label_lines(pairs: Pairs, paint: Palette) -> list[str]:
     return [
         f"  {paint.paint(pad(name, _LABEL), 'dim')} {value}"
         for name, value in pairs
@@ -390,7 +393,7 @@ def _accounting(attempt: Attempt) -> str:
 
 
 def _output_pairs(attempt: Attempt | None, outcome: Outcome) -> Pairs:
-    leftovers = f"{outcome.leftovers} outlived the main one and were ended" if outcome.leftovers else ""
+    leftovers = f"{outcome.leftovers} outlived the main process and were killed" if outcome.leftovers else ""
     return [
         ("exit code", UNKNOWN if outcome.exit_code is None else str(outcome.exit_code)),
         ("signal", UNKNOWN if outcome.signal is None else str(outcome.signal)),

@@ -376,7 +376,7 @@ def _about_sources(sources: Sequence[PlotSource], jobs: int, zeros: Sequence[int
     if len(starts) == 1:
         words.append(f"started {_instant(starts[0])}")
     else:
-        words.append("laid over each other: each begins at 0")
+        words.append("aligned at their starts")
     return " · ".join(word for word in words if word)
 
 

@@ -9,9 +9,9 @@ from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap
 
 _KINDS = {
     "mapper": "Mappers change rows",
-    "filter": "Filters keep or drop rows by a number they compute of each",
-    "deduplicator": "Deduplicators look at all rows, and keep one of those that are the same",
-    "selector": "Selectors choose rows out of all",
+    "filter": "Filters keep or drop rows by a computed value",
+    "deduplicator": "Deduplicators keep one of each group of equal or similar rows",
+    "selector": "Selectors choose a subset of the rows",
 }
 _LEAST_HEAD = 20  # columns for a parameter's name and type
 
@@ -25,7 +25,7 @@ def render_operators(infos: Sequence[OperatorInfo], *, width: int, paint: Palett
             lines += [*([""] if lines else []), paint.paint(title, "bold")]
             for info in of_kind:
                 lines += _entry(info, name_width, width, paint)
-    return [*lines, "", "'joblens operators NAME' tells an operator's parameters."]
+    return [*lines, "", "'joblens operators NAME' shows an operator's parameters."]
 
 
 def _entry(info: OperatorInfo, name_width: int, width: int, paint: Palette) -> list[str]:
@@ -74,7 +74,7 @@ def _parameters(parameters: Sequence[ParameterInfo], width: int) -> list[str]:
 
 def _type(parameter: ParameterInfo) -> str:
     if parameter.is_required:
-        return f"{parameter.type}, has to be given"
+        return f"{parameter.type}, required"
     if parameter.default is None:
         return parameter.type
     return f"{parameter.type} = {shown_value(parameter.default)}"

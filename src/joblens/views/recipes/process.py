@@ -19,7 +19,7 @@ from joblens.views.text.table import Column, render_table
 
 _LABEL = 11
 _FAILURES_SHOWN = 5
-_REASONS = {True: "with their reasons in", False: "when their partition is through, with their reasons in"}
+_REASONS = {True: "with reasons in", False: "once their partition is done, with reasons in"}
 _NUMBER = re.compile(r"\d+")
 
 
@@ -51,7 +51,7 @@ def render_recipe_end(  # noqa: PLR0913 - all that is known of a job that ended
         if name == "rejected":
             lines += [f"  {' ' * _LABEL}{reason}" for reason in reject_lines(snapshot.rejects)]
     if any(use.partitions for use in table.operators):
-        together = [f"  in all {snapshot.runs:,} runs together:"] if snapshot.runs > 1 else []
+        together = [f"  all {snapshot.runs:,} runs together:"] if snapshot.runs > 1 else []
         shown = operator_lines(table, width - 2, paint)
         lines += ["", *together, *(f"  {line}" for line in shown), ""]
     if not can_go_on:
@@ -63,14 +63,15 @@ def _of_runs(snapshot: JobSnapshot) -> str:
     """Of a job that was gone on with: what else belongs to it than the run that ended now."""
     if snapshot.runs < 2 or snapshot.total_duration is None:
         return ""
-    return f", its run {snapshot.runs:,}; {format_duration(snapshot.total_duration)} in all runs"
+    return f", run {snapshot.runs:,} ({format_duration(snapshot.total_duration)} in all runs)"
 
 
 def _anew(plan: RecipePlan) -> str:
     without = "--strict" if plan.recipe.is_strict else "skip_op_error: false"
     command = f"{clean(resumption_command(plan))} --start-over"
-    anew = f"Mend it and begin anew ({command}), or run it without {without}."
-    return f"Going on would end at the same row. {anew}"
+    return (
+        f"Resuming would fail at the same row. Fix it and start over ({command}), or run without {without}."
+    )
 
 
 def has_export(snapshot: JobSnapshot) -> bool:
@@ -89,16 +90,16 @@ def _facts(
     usage = record.outcome.usage if record.outcome else None
     used = [] if usage is None else [seconds(usage.cpu_total_usec), format_bytes(usage.memory_peak_bytes)]
     failed = f", {snapshot.failed_partitions:,} failed" if snapshot.failed_partitions else ""
-    retries = f", {snapshot.retries:,} tried again" if snapshot.retries else ""
+    retries = f", {snapshot.retries:,} retried" if snapshot.retries else ""
     this_run = " in this run" if snapshot.runs > 1 else ""
     rejects = os.path.join(plan.job_dir, "rejects")
     return {
         "rows": _rows(snapshot, took_s),
         "rejected": f"{_REASONS[has_export(snapshot)]} {clean(rejects)}" if snapshot.rejected_rows else "",
         "export": _export(plan, export_files) if has_export(snapshot) else "",
-        "cut in": f"{cut_in(table)}{failed}{retries}" if table.partitions else "",
+        "split into": f"{cut_in(table)}{failed}{retries}" if table.partitions else "",
         "used": f"{used[0]} CPU, {used[1]} memory{this_run}" if used and all(used) else "",
-        "operators": "" if plan.recipe.log_events else "what each used is not known: event_logging is off",
+        "operators": "" if plan.recipe.log_events else "usage unknown: event_logging is off",
         "folder": clean(plan.job_dir),
     }
 
@@ -122,7 +123,7 @@ def _rows(snapshot: JobSnapshot, took_s: float) -> str:
     if rejected:
         parts.append(rejected)
     if took_s > 0 and snapshot.runs <= 1:
-        parts.append(f"{came / took_s:,.0f} a second")
+        parts.append(f"{came / took_s:,.0f} rows/s")
     return ", ".join(parts)
 
 
@@ -134,7 +135,7 @@ def _rejected(snapshot: JobSnapshot) -> str:
     unread = every - sum(each.rejected_rows or 0 for each in snapshot.operators)
     if not snapshot.operators or unread <= 0:
         return f"{every:,} rejected"
-    return f"{every:,} rejected ({'' if unread == every else f'{unread:,} '}unreadable)"
+    return f"{every:,} rejected ({'' if unread == every else f'{unread:,} '}invalid)"
 
 
 def _without_reasons(why: str, snapshot: JobSnapshot) -> str:
@@ -167,13 +168,13 @@ def _failure(alike: Sequence[PartitionStatus]) -> str:
     """Of partitions that failed for one reason, but for numbers in it: an operator that is broken fails on
     all of them."""
     first = alike[0]
-    reason = clean(first.error_message or "no reason known")
+    reason = clean(first.error_message or "unknown reason")
     tried = f" (tried {first.retry_count + 1} times)" if first.retry_count else ""
     if len(alike) == 1:
         return f"partition {first.partition_id} failed{tried}: {reason}"
     ids = ", ".join(str(each.partition_id) for each in alike[:_FAILURES_SHOWN])
     more = ", …" if len(alike) > _FAILURES_SHOWN else ""
-    return f"{len(alike):,} partitions failed alike ({ids}{more}), the first{tried}: {reason}"
+    return f"{len(alike):,} partitions failed the same way ({ids}{more}); first{tried}: {reason}"
 
 
 def _hints(plan: RecipePlan, record: Record, status: ProcessingStatus, *, can_go_on: bool) -> list[str]:
@@ -244,7 +245,7 @@ _COLUMNS = (
     Column("#", is_right=True),
     Column("OPERATOR", gives_way=True, least=20),
     Column("KIND"),
-    Column("KEPT BEHIND IT"),
+    Column("CHECKPOINT"),
     Column("PARAMETERS", gives_way=True, least=12, goes=1),
 )
 
@@ -259,13 +260,13 @@ def render_recipe_plan(
     before: JobSnapshot | None = None,
 ) -> list[str]:
     """`before`: where a job stands that would be gone on with."""
-    how = "would go on" if is_resumed else "would begin"
-    lines = [f"{paint.paint(clean(plan.recipe.name), 'bold')}  {plan.job_id}  {how}; nothing was written"]
+    how = "would resume" if is_resumed else "would start"
+    lines = [f"{paint.paint(clean(plan.recipe.name), 'bold')}  {plan.job_id}  {how} (dry run)"]
     done = [("done", _done(before))] if before is not None else []
     need = disk_need(plan, kinds)
     for name, value in [
         *done,
-        *_plan_facts(plan),
+        *_planned(plan),
         ("disk", _disk(need)),
     ]:
         if value:
@@ -323,7 +324,7 @@ def plan_document(plan: RecipePlan, kinds: Sequence[str], *, is_resumed: bool) -
     }
 
 
-def _plan_facts(plan: RecipePlan) -> list[tuple[str, str]]:
+def _planned(plan: RecipePlan) -> list[tuple[str, str]]:
     size = format_bytes(plan.total_bytes)
     rows = "" if plan.total_rows is None else f", {plan.total_rows:,} rows"
     files = f"{counted(len(plan.inputs), 'file')}, {size}{rows}"
@@ -333,9 +334,9 @@ def _plan_facts(plan: RecipePlan) -> list[tuple[str, str]]:
     cut = []
     if plan.partitions:
         largest = format_bytes(max(each.size_bytes for each in plan.partitions))
-        cut.append(f"{counted(len(plan.partitions), 'partition')}, the largest of {largest}")
+        cut.append(f"{counted(len(plan.partitions), 'partition')}, largest {largest}")
     uncut = len({each.path for each in plan.uncut})
-    cut += [f"{counted(uncut, 'file')} to be cut first"] if uncut else []
+    cut += [f"{counted(uncut, 'file')} to be split first"] if uncut else []
     return [
         ("data", files),
         ("", named),
@@ -352,7 +353,7 @@ def _plan_facts(plan: RecipePlan) -> list[tuple[str, str]]:
 def _disk(need: DiskNeed) -> str:
     size = format_bytes(need.most_bytes)
     if need.is_packed:
-        return f"{size} while it runs, and more as far as rows are larger than their files"
+        return f"{size} while it runs, more if rows are larger than their files"
     return f"{size} at most while it runs"
 
 
@@ -366,7 +367,7 @@ def _done(before: JobSnapshot) -> str:
 
 def _kept(plan: RecipePlan, index: int) -> str:
     if any(stage.closing == index for stage in plan.stages):
-        return "all partitions meet"
+        return "all partitions together"
     return "checkpoint" if index in plan.checkpoint_after else UNKNOWN
 
 

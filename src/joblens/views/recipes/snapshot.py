@@ -207,8 +207,8 @@ def render_snapshot(snapshot: JobSnapshot, *, width: int, paint: Palette) -> lis
     if snapshot.error_message:
         lines += _wrapped("error", last_line(snapshot.error_message), width)
     if snapshot.operators:
-        lines += ["", *_snapshot_operators(snapshot, width, paint)]
-    return [*lines, *_snapshot_partitions(snapshot, width)]
+        lines += ["", *_operator_table(snapshot, width, paint)]
+    return [*lines, *_unfinished_partitions(snapshot, width)]
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
@@ -223,8 +223,8 @@ def _words(status: ProcessingStatus) -> str:
     return {
         ProcessingStatus.IN_PROGRESS: "running",
         ProcessingStatus.NOT_STARTED: "not started",
-        ProcessingStatus.KILLED: "killed: its process is gone, and it never told how it ended",
-        ProcessingStatus.PARTIAL: "partial: it ended without some of its partitions",
+        ProcessingStatus.KILLED: "killed: its process is gone and left no final status",
+        ProcessingStatus.PARTIAL: "partial: some partitions failed",
     }.get(status, status.value)
 
 
@@ -256,7 +256,7 @@ def _facts(snapshot: JobSnapshot) -> Iterator[tuple[str, str]]:
 
 
 def _runs(snapshot: JobSnapshot) -> str:
-    return "" if snapshot.runs < 2 else f", gone on with {counted(snapshot.runs - 1, 'time')}"
+    return "" if snapshot.runs < 2 else f", resumed {counted(snapshot.runs - 1, 'time')}"
 
 
 def _progress(snapshot: JobSnapshot) -> str:
@@ -267,7 +267,7 @@ def _progress(snapshot: JobSnapshot) -> str:
     ]
     for number, word in (
         (snapshot.in_progress_partitions - snapshot.waiting_partitions, "under way"),
-        (snapshot.waiting_partitions, "waiting for the others"),
+        (snapshot.waiting_partitions, "waiting for other partitions"),
         (snapshot.failed_partitions, "failed"),
         (snapshot.retries, "tried again"),
     ):
@@ -279,7 +279,7 @@ def _progress(snapshot: JobSnapshot) -> str:
 def _checkpoints(snapshot: JobSnapshot) -> str:
     status, kept = snapshot.overall_status, snapshot.checkpointed_operations
     is_ahead = status in (ProcessingStatus.IN_PROGRESS, ProcessingStatus.NOT_STARTED)
-    text = snapshot.checkpoint_strategy or "strategy not known"
+    text = snapshot.checkpoint_strategy or "strategy unknown"
     if not kept:
         text += ", none yet" if is_ahead else ", none"
     else:
@@ -289,8 +289,8 @@ def _checkpoints(snapshot: JobSnapshot) -> str:
     if (is_ahead and not kept) or status is ProcessingStatus.COMPLETED:
         return text
     if snapshot.resumable:
-        return f"{text}, can be gone on with"
-    return f"{text}, none of them there any more" if kept else text
+        return f"{text}, can be resumed"
+    return f"{text}, none left" if kept else text
 
 
 def _moment(seconds: float) -> str:
@@ -299,7 +299,7 @@ def _moment(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _snapshot_operators(snapshot: JobSnapshot, width: int, paint: Palette) -> list[str]:
+def _operator_table(snapshot: JobSnapshot, width: int, paint: Palette) -> list[str]:
     """Without columns that have nothing to show."""
     rows = [_step_cells(one) for one in snapshot.steps if one.name in BEFORE_OPERATORS]
     rows += [_operator_cells(one) for one in snapshot.operators]
@@ -337,7 +337,7 @@ def _operator_cells(one: OperatorProgress) -> list[str]:
     ]
 
 
-def _snapshot_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
+def _unfinished_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
     """Those that are not simply done or waiting."""
     told = (ProcessingStatus.FAILED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.INTERRUPTED)
     shown = [one for one in snapshot.partition_statuses.values() if one.status in told or one.retry_count]
@@ -349,14 +349,14 @@ def _snapshot_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
 
 
 def _partition_line(one: PartitionStatus) -> str:
-    word = "waiting for the others" if one.is_waiting else one.status.value.replace("_", " ")
+    word = "waiting for other partitions" if one.is_waiting else one.status.value.replace("_", " ")
     parts = [f"partition {one.partition_id}: {word}", share(one.fraction)]
     if one.failed_operations:
         parts.append(f"at {clean(one.failed_operations[-1])}")
     elif one.current_operation:
         parts.append(f"at {clean(one.current_operation)}")
     if one.retry_count:
-        parts.append(f"tried again {counted(one.retry_count, 'time')}")
+        parts.append(f"retried {counted(one.retry_count, 'time')}")
     if one.error_message:
         parts.append(last_line(one.error_message))
     return ", ".join(parts)
@@ -365,7 +365,7 @@ def _partition_line(one: PartitionStatus) -> str:
 def render_job_list(jobs: Sequence[Mapping[str, Any]], *, width: int, paint: Palette) -> list[str]:
     """Jobs as `JobUtils.list_jobs` tells them."""
     if not jobs:
-        return ["no jobs there"]
+        return ["no jobs"]
     columns = (
         Column("JOB", gives_way=True, least=16),
         Column("STATUS"),

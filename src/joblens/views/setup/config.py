@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from joblens.model.redaction.secrets import redact_text
-from joblens.model.values.store_url import is_postgres, without_password
+from joblens.model.settings import is_postgres, without_password
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.text.style import Palette
 from joblens.views.text.table import Column, render_table

@@ -37,8 +37,8 @@ def render_tools(standings: Sequence[ToolStanding], *, width: int, paint: Palett
             lines += _scripts_in_short(tool, width, body, paint)
         lines += _problem(one, width, body, paint)
     if not lines:
-        return ["There are no tools."]
-    return [*lines, "", "'joblens list-tools NAME' tells a tool's scripts, parameters and command."]
+        return ["No tools."]
+    return [*lines, "", "'joblens list-tools NAME' shows a tool's scripts, parameters and command."]
 
 
 def _scripts_in_short(tool: Tool, width: int, body: str, paint: Palette) -> list[str]:
@@ -93,8 +93,8 @@ def _facts(tool: Tool) -> list[tuple[str, str]]:
         ("leaves", ", ".join(tool.artifacts)),
         ("asks for", _requirements(tool)),
         ("devices", ", ".join(tool.devices)),
-        ("worker lost", "taken up again" if tool.retry_lost == "safe" else "ended as lost"),
-        ("from", tool.source or "joblens itself"),
+        ("worker lost", "requeued" if tool.retry_lost == "safe" else "marked as lost"),
+        ("from", tool.source or "built in"),
     ]
     return [(name, text) for name, text in facts if text]
 

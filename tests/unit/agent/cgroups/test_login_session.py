@@ -20,8 +20,7 @@ from joblens.agent.cgroups.login_session import (
     system_unit,
     unit_of_path,
 )
-from joblens.analysis.findings.codes import Code
-from joblens.model.jobs.job import LOGOUT, SHUTDOWN, Outcome, Record, Status
+from joblens.model.jobs.job import LOGOUT, SHUTDOWN, Code, Outcome, Record, Status
 from tests.unit.analysis.records import a_job, an_attempt
 
 SESSION = "session-3.scope"

@@ -29,6 +29,7 @@ class CancelledAllocation:
     """A cluster on which somebody cancels the one allocation. It gives no others."""
 
     engine = "slurm"
+    allocations = None
 
     def __init__(self) -> None:
         self._news = [

@@ -1,7 +1,7 @@
 import pytest
 
 from joblens.agent.doctor.capabilities import fix_for_number
-from joblens.probes.proc.readings import FIELD_GROUPS
+from joblens.probes.proc.processes import FIELD_GROUPS
 
 
 @pytest.mark.parametrize("kind", ["cgroup-v2", "cgroup-hybrid", "cgroup-v1"])

@@ -22,12 +22,12 @@ from joblens.agent.slots import after_kill as left_slots
 from joblens.agent.slots.after_kill import end_unknown, left_ledgers, read_left, remove_settled, unrecorded
 from joblens.agent.slots.marks import SlotMark, write_mark
 from joblens.app.wiring.drivers import SystemClock
+from joblens.files.processes import process_start_ticks
 from joblens.model.errors import UnknownJob
 from joblens.model.jobs.job import Attempt, Job, Record, Status
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobEnded, JobQueued, JobStarted
 from joblens.probes.host.machine_load import read_host
-from joblens.probes.proc.kernel_files import process_start_ticks
 
 HOST = read_host()
 GONE = structs.replace(this_process(HOST), start_ticks=1)  # another process had that number

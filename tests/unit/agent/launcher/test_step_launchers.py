@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.measuring.job_processes import are_step_launchers
+from joblens.agent.measuring.accounting import are_step_launchers
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-from joblens.agent.measuring.measurement import CALM_S, CLOSE_S, LimitWatch
+from joblens.agent.measuring.meter import CALM_S, CLOSE_S, LimitWatch
 from joblens.engine.life.job_life import EndCause
 from joblens.model.jobs.sample import Sample
 

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from joblens.agent.provenance import collector as provenance_desk
 from joblens.agent.provenance.collector import ProvenanceCollector
-from joblens.agent.provenance.command_kind import CommandKind
 from joblens.agent.provenance.parts import FILTERS, NOT_ANSWERED, TOO_MANY, ProvenanceParts
 from joblens.model.jobs.details import Provenance
 from joblens.model.jobs.job import Attempt, FileStamp, Job, Outcome, Owner, Record, RunLink, Status
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobStarted, ProvenanceSeen, Write
 from joblens.probes.host.machine_load import read_host
+from joblens.probes.provenance.program_files import CommandKind
 from tests.conftest import wait_until
 
 _ATTEMPT = Attempt(started_at_us=1, owner=Owner("here", 1, 1, "boot"))

@@ -3,8 +3,7 @@
 import pytest
 
 from joblens.agent.queue.outcomes import cut_off_with_place, ended_with_place
-from joblens.analysis.findings.codes import Code
-from joblens.model.jobs.job import Attempt, Finding, Job, Outcome, Owner, Severity, Status, Usage
+from joblens.model.jobs.job import Attempt, Code, Finding, Job, Outcome, Owner, Severity, Status, Usage
 from joblens.runners.slurm.allocations import ending_of
 
 _JOB = Job(uuid="a", argv=("true",), created_at_us=0, timeout_exit_code=152)
@@ -18,7 +17,7 @@ _SIGNALLED = Outcome(
     usage=Usage(cpu_total_usec=7),
     findings=(
         Finding(Code.SIGNAL, Severity.PROBLEM, "signal 15 ended it"),
-        Finding(Code.LEFTOVERS, Severity.WARNING, "1 process outlived the main one"),
+        Finding(Code.LEFTOVERS, Severity.WARNING, "1 process outlived the main process"),
     ),
 )
 _SUCCESS = Outcome(status=Status.SUCCESS, ended_at_us=9, duration_s=3.0, exit_code=0, reason="exited")
@@ -32,7 +31,7 @@ def test_a_scancelled_job_keeps_its_measurements_and_says_who_cancelled_it() -> 
     assert outcome.error == "cancelled in Slurm by ada"
     assert outcome.usage.cpu_total_usec == 7
     assert [finding.code for finding in outcome.findings] == [Code.CANCELLED, Code.LEFTOVERS]
-    assert outcome.findings[0].text == "it was cancelled in Slurm by ada after 3.0s"
+    assert outcome.findings[0].text == "cancelled in Slurm by ada after 3.0s"
     # A program that ends cleanly when it is told to is not done.
     assert ended_with_place(_JOB, _SUCCESS, ending).status is Status.CANCELLED
 

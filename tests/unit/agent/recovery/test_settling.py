@@ -105,7 +105,7 @@ def test_a_job_without_an_outcome_is_lost_with_lower_bounds(gone: Gone) -> None:
     assert outcome.usage.cpu_total_usec == _SEEN.cpu_total_usec
     assert {"cpu_total_usec", "memory_kernel_peak_bytes"} <= {*outcome.usage.lower_bounds}
     (finding,) = (one for one in outcome.findings if one.code == "lower-bounds")
-    assert "control group was gone before its last reading: CPU time" in finding.text
+    assert "control group was removed before the last reading: CPU time" in finding.text
 
 
 def test_counters_that_do_not_fit_are_not_used(gone: Gone) -> None:

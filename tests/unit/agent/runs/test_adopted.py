@@ -40,7 +40,7 @@ def test_a_record_that_is_gone_does_not_hide_the_news_of_others(tmp_path: Path) 
     adopted = RunAdopted(context, recovery, reports, "ann")  # type: ignore[arg-type]
     assert adopted.settle("r1", str(tmp_path)) == found
     recorder.write([ended("b1")])
-    adopted.look()
+    adopted.poll_elsewhere()
     wait_until(lambda: reports.recorded.called, what="the news", timeout=5)
     recorder.close()
     assert [call.args[0].job.uuid for call in reports.recorded.call_args_list] == ["b1"]

@@ -276,6 +276,18 @@ def test_one_who_polls_for_cancels_does_not_silence_another() -> None:
     assert [poller.asked for poller in pollers] == [[{"a1"}], [{"a1"}]]
 
 
+def test_a_poll_calls_a_loop_only_where_there_are_requests(recorder: Recorder) -> None:
+    calls: list[object] = []
+    answered: list[int] = []
+    recorder.poll_cancels(Poller().heed, calls.append)
+    recorder.ask(lambda store: 1, answered.append)  # in order, behind the poll
+    wait_until(lambda: answered, what="the answer")
+    assert calls == []
+    recorder.write([queued("a1"), CancelAsked("a1", 1)])
+    recorder.poll_cancels(Poller().heed, calls.append)
+    wait_until(lambda: calls, what="the call")
+
+
 def test_a_caller_is_notified_when_its_facts_are_written(recorder: Recorder) -> None:
     found: list[str] = []
     recorder.put([queued("a1")], then=lambda: found.append(recorder.store.find("a1").job.uuid))

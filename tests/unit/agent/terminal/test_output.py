@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.terminal import output
-from joblens.agent.terminal.output import CappedFile, OutputFiles
+from joblens.agent.terminal import streams
+from joblens.agent.terminal.streams import CappedFile, OutputFiles
 
 KIB = 1024
 BOUND = 256 * KIB
@@ -33,7 +33,7 @@ def test_of_more_the_first_and_the_last_part_stay_with_a_word_between(capped: Ca
     half = BOUND // 2
     assert kept[:half] == data[:half]
     assert kept[-half:] == data[-half:]
-    assert kept[half:-half] == f"\n[joblens: {len(data) - BOUND} bytes left out here]\n".encode()
+    assert kept[half:-half] == f"\n[joblens: {len(data) - BOUND} bytes omitted]\n".encode()
 
 
 def test_the_middle_is_given_back_while_the_job_writes(capped: CappedFile) -> None:
@@ -61,7 +61,7 @@ def test_trimmed_or_not_the_kept_part_is_the_same(tmp_path: Path) -> None:
 def test_a_file_system_without_holes_is_cut_at_the_end(
     capped: CappedFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "_punch_hole", lambda path, offset, length: False)
+    monkeypatch.setattr(streams, "_punch_hole", lambda path, offset, length: False)
     write(capped, b"x" * 10 * BOUND)
     capped.trim()
     capped.finish()

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from joblens.agent.runtime.loop import Loop
-from joblens.agent.terminal.output import CappedFile
-from joblens.agent.terminal.streams import OutputPump, Target
+from joblens.agent.terminal.streams import CappedFile, OutputPump, Target
 
 
 class Pipe:

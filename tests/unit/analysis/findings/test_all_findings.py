@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.findings.job import findings_for
 from joblens.model.jobs.job import (
     USAGE_NUMBERS,
+    Code,
     ContainerJob,
     Finding,
     Record,
@@ -103,7 +103,7 @@ def test_out_of_memory_is_told_with_the_limit_and_a_larger_one() -> None:
         **asking(memory_bytes=512 * MIB),
     )
     finding = found(record)[Code.OUT_OF_MEMORY]
-    assert finding.text == "the kernel killed it: it reached its limit of 512.0 MiB"
+    assert finding.text == "killed by the kernel: it reached its memory limit of 512.0 MiB"
     assert finding.advice == "--memory 768m"
     assert set(found(record)) == {Code.OUT_OF_MEMORY}
 
@@ -113,17 +113,17 @@ def test_a_kill_is_blamed_on_the_out_of_memory_killer_only_where_that_may_have_b
         record = failed(exit_code=137, signal=9, reason="signal", usage=usage)
         return found(replace(record, job=replace(record.job, attached=attached)))[Code.SIGNAL].advice
 
-    assert "look in the kernel's log" in advice(Usage())
-    assert "look in the kernel's log" in advice(Usage(oom_kills=0, lower_bounds=("oom_kills",)))
-    assert "nor was it the kernel's out-of-memory killer: a user may have" in advice(Usage(oom_kills=0))
-    assert "the engine's kill or stop may have" in advice(Usage(oom_kills=0), attached="container web")
+    assert "check the kernel log" in advice(Usage())
+    assert "check the kernel log" in advice(Usage(oom_kills=0, lower_bounds=("oom_kills",)))
+    assert "nor the kernel's out-of-memory killer, perhaps by a user" in advice(Usage(oom_kills=0))
+    assert "perhaps by the engine's kill or stop" in advice(Usage(oom_kills=0), attached="container web")
 
 
 def test_out_of_memory_without_a_limit_is_the_machines_or_that_of_an_outer_job() -> None:
     record = failed(exit_code=137, signal=9, reason="out-of-memory", usage=Usage(oom_kills=1))
     finding = found(record)[Code.OUT_OF_MEMORY]
-    assert "the machine, or a limit around the job, had no memory left" in finding.text
-    assert "raise the limit of the job or unit around it" in finding.advice
+    assert "the machine or an enclosing limit ran out of memory" in finding.text
+    assert "raise the limit of the enclosing job or unit" in finding.advice
 
 
 def test_a_child_killed_for_lack_of_memory_is_told_although_the_job_succeeded() -> None:
@@ -154,7 +154,8 @@ def test_other_ends_have_their_own_finding(status: Status, reason: str, code: Co
 
 def test_what_outlived_the_main_process_is_counted() -> None:
     assert (
-        found(a_record(leftovers=1))[Code.LEFTOVERS].text == "1 process outlived the main one and was ended"
+        found(a_record(leftovers=1))[Code.LEFTOVERS].text
+        == "1 process outlived the main process and was killed"
     )
     assert "3 processes" in found(a_record(leftovers=3))[Code.LEFTOVERS].text
 
@@ -227,9 +228,7 @@ def test_a_job_that_was_not_in_its_own_way_is_told_that_others_were(
 def test_more_gpus_than_there_are_are_told(asked: int, there: int | None, words: str) -> None:
     job = {"requirements": Requirements(gpus=asked)}
     told = found(a_record(job=job, attempt={"gpu_count": there})).get(Code.MORE_THAN_THERE_IS)
-    assert (told.text if told else "") == (
-        f"it asked for more than this machine has: {words}" if words else ""
-    )
+    assert (told.text if told else "") == (f"requested more than this machine has: {words}" if words else "")
 
 
 @pytest.mark.parametrize(
@@ -322,7 +321,7 @@ def test_a_job_that_did_not_succeed_is_never_advised_to_ask_for_less(status: Sta
 def test_cpus_that_were_never_busy_are_told_with_how_many_were() -> None:
     record = a_record(duration_s=100.0, usage=Usage(cpu_total_usec=200 * SECOND), **asking(cpus=8.0))
     finding = found(record)[Code.CPUS_UNUSED]
-    assert "asked for 8 CPUs" in finding.text
+    assert "requested 8 CPUs" in finding.text
     assert finding.advice == "--cpus 2"
 
 
@@ -374,8 +373,8 @@ def test_a_limit_the_machine_could_not_hold_is_told() -> None:
 @pytest.mark.parametrize(
     ("cpus", "mechanism", "told"),
     [
-        (0.5, "CPU affinity (1 whole CPU)", "--cpus 0.5, only to 1 whole CPU"),
-        (2.5, "CPU affinity (3 whole CPUs)", "--cpus 2.5, only to 3 whole CPUs"),
+        (0.5, "CPU affinity (1 whole CPU)", "--cpus 0.5, only 1 whole CPU"),
+        (2.5, "CPU affinity (3 whole CPUs)", "--cpus 2.5, only 3 whole CPUs"),
         (2.0, "CPU affinity (2 whole CPUs)", ""),
         (0.5, "cgroup cpu.max", ""),
     ],
@@ -447,7 +446,7 @@ def test_no_lower_bound_is_told_by_the_name_of_its_field() -> None:
 def test_a_lower_bound_of_a_group_is_told_with_its_own_reason() -> None:
     usage = Usage(cpu_total_usec=300 * SECOND, lower_bounds=("cpu_total_usec", "network_rx_bytes"))
     finding = found(a_record(attempt={"accounting": "cgroup-v2"}, usage=usage))[Code.LOWER_BOUNDS]
-    assert finding.text.endswith("control group was gone before its last reading: CPU time, network")
+    assert finding.text.endswith("control group was removed before the last reading: CPU time, network")
     assert "launcher" in finding.advice
     calls = Usage(cpu_total_usec=300 * SECOND, lower_bounds=("io_call_reads",))
     finding = found(a_record(attempt={"accounting": "cgroup-v2"}, usage=calls))[Code.LOWER_BOUNDS]
@@ -457,7 +456,7 @@ def test_a_lower_bound_of_a_group_is_told_with_its_own_reason() -> None:
 def test_what_was_looked_at_from_outside_is_not_sent_to_the_doctor() -> None:
     usage = Usage(cpu_total_usec=300 * SECOND, lower_bounds=("cpu_total_usec",))
     finding = found(a_record(job={"attached": "process 812"}, usage=usage))[Code.LOWER_BOUNDS]
-    assert "from outside" in finding.text
+    assert "joblens attached to it" in finding.text
     assert "doctor" not in finding.advice
 
 

@@ -117,7 +117,7 @@ def test_a_guess_says_that_it_is_one() -> None:
 def test_missing_outputs_have_no_known_cause() -> None:
     diagnosis = diagnose(record(Status.SUCCESS, exit_code=0, reason="exited"), outputs_missing=True)
     assert diagnosis.cause is Cause.UNKNOWN
-    assert diagnosis.evidence == "it did not make all of its output files"
+    assert diagnosis.evidence == "output files are missing"
 
 
 def test_limits_that_were_not_enforced_are_none() -> None:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.findings.job import findings_for
 from joblens.analysis.numbers.gpu import (
     busy_curve,
@@ -14,7 +13,7 @@ from joblens.analysis.numbers.gpu import (
     spans_of,
     throttle_words,
 )
-from joblens.model.jobs.job import Finding, Requirements, RunLink, Usage
+from joblens.model.jobs.job import Code, Finding, Requirements, RunLink, Usage
 from joblens.model.jobs.sample import GpuReading, Sample
 from joblens.model.values.units import GIB
 from tests.unit.analysis.records import a_record, a_sample
@@ -84,7 +83,7 @@ def test_a_gpu_that_no_process_touched_is_unused_and_not_idle() -> None:
     untouched = [a_sample(second, gpus={}) for second in range(60)]
     findings = found(untouched)
     assert list(findings) == [Code.GPU_UNUSED]
-    assert "it had a GPU for 59.0s, and no process of it used it" in findings[Code.GPU_UNUSED].text
+    assert "had a GPU for 59.0s and used none" in findings[Code.GPU_UNUSED].text
 
 
 def test_a_gpu_of_which_only_the_device_is_known_is_unused() -> None:
@@ -94,7 +93,7 @@ def test_a_gpu_of_which_only_the_device_is_known_is_unused() -> None:
 
 def test_one_gpu_of_two_is_told_with_what_to_ask_for() -> None:
     finding = found(on_gpu(*[90] * 30), gpus=2)[Code.GPU_UNUSED]
-    assert finding.text == "it had 2 GPUs for 1m00s and used 1"
+    assert finding.text == "had 2 GPUs for 1m00s and used 1"
     assert finding.advice.startswith("--gpus 1,")
 
 

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from joblens.analysis.findings.codes import Code
 from joblens.analysis.findings.job import findings_for
 from joblens.analysis.findings.memory_growth import memory_growth
-from joblens.model.jobs.job import Requirements, Status, Usage
+from joblens.model.jobs.job import Code, Requirements, Status, Usage
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import GIB, MIB
 from tests.unit.analysis.records import a_record, a_sample
@@ -39,19 +38,19 @@ def test_a_steady_rise_is_told_with_its_rate_and_when_the_limit_would_be_reached
     leaking = curve(lambda part: 100 + 600 * part)
     (text,) = found(leaking, job={"requirements": Requirements(memory_bytes=GIB)})
     assert "rose from 17" in text  # after the first eighth
-    assert "by 3.5 GiB an hour" in text
-    assert "its limit of 1.0 GiB after another 5m" in text
+    assert "by 3.5 GiB per hour" in text
+    assert "its limit of 1.0 GiB in another 5m" in text
 
 
 def test_without_a_limit_the_machines_memory_is_what_ends_it() -> None:
     (text,) = found(curve(lambda part: 100 + 600 * part))
-    assert "all memory of the machine (64.0 GiB) after another 18h" in text
+    assert "the machine's memory (64.0 GiB) in another 18h" in text
 
 
 def test_a_rise_that_would_take_months_to_matter_says_nothing_about_the_end() -> None:
     slow = curve(lambda part: 100 + 60 * part, seconds=36 * 3600, every_s=120)
     (text,) = found(slow, attempt={"memory_total_bytes": 1024 * GIB})
-    assert "an hour" in text
+    assert "per hour" in text
     assert "another" not in text
 
 
@@ -165,7 +164,7 @@ def test_a_job_without_a_sample_on_the_way_is_no_leak() -> None:
 
 def test_of_a_job_that_was_killed_nothing_is_foretold() -> None:
     (text,) = killed(curve(lambda part: 20 + 230 * part))
-    assert "an hour, until it ran out" in text
+    assert "per hour, until it ran out" in text
     assert "another" not in text
     leaking = curve(lambda part: 100 + 600 * part)
     (text,) = found(leaking, status=Status.FAILED, exit_code=None, signal=9, reason="signal")

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from joblens.analysis.numbers.memory_peak import group_peak, quiet_peak
+from joblens.analysis.numbers.sample_buffer import group_peak, quiet_peak
 from joblens.model.jobs.sample import Sample
 
 SIZES = (None, 0, 0, 1, 4096, 700_000, 1 << 20, (1 << 20) + 1, 3 << 20, 90 << 20)

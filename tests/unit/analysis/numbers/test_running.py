@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from joblens.analysis.numbers.memory_peak import group_mark, peak_of
-from joblens.analysis.numbers.sample_buffer import RunningSummary
+from joblens.analysis.numbers.sample_buffer import RunningSummary, group_mark, peak_of
 from joblens.model.jobs.sample import GpuReading, Sample
 from tests.unit.stores.sample_series import busy_series, gpu_series
 

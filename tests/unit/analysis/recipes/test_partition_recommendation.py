@@ -81,7 +81,7 @@ def test_row_groups_stay_whole_where_they_fit() -> None:
     assert found["recommended_partition_size"] == 30_000
     large = recommend(replace(SITUATION, data=replace(DATA, row_group_rows=1_000_000)))
     assert large["recommended_partition_size"] == 33_554
-    assert "are cut" in large["reasoning"]["row_groups"]
+    assert "are split" in large["reasoning"]["row_groups"]
 
 
 def test_a_cluster_counts_instead_of_the_machine() -> None:

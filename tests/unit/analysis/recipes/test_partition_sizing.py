@@ -147,8 +147,8 @@ def test_a_budget_that_not_even_one_worker_can_keep_is_told() -> None:
 
 def test_every_choice_has_its_reason() -> None:
     reasons = "\n".join(sizing(GIB, budget_bytes=400 * MIB).reasons)
-    assert "memory budget 400.0 MiB: the recipe says so" in reasons
-    assert "2 workers: as many CPUs may be used, and np is not written" in reasons
+    assert "memory budget 400.0 MiB: set in the recipe" in reasons
+    assert "2 workers: one per available CPU, np is not set" in reasons
     assert "a worker may use 200.0 MiB and needs 80.0 MiB + 6.0 times its partition" in reasons
 
 

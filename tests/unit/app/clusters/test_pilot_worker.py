@@ -63,7 +63,7 @@ def test_the_last_words_of_a_worker_are_found_beside_its_file(tmp_path: Path) ->
 def test_a_file_that_is_no_hire_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text("{}")
-    with pytest.raises(InputError, match="cannot be understood"):
+    with pytest.raises(InputError, match="the worker configuration is invalid"):
         read_hire(str(path))
 
 
@@ -127,7 +127,7 @@ def test_only_a_job_that_joblens_cancelled_cancels_its_allocation() -> None:
 
 def test_the_file_of_another_machine_is_refused(tmp_path: Path) -> None:
     hire = replace(HIRE, store=str(tmp_path / "jobs.db"), boot_id="another")
-    with pytest.raises(ConfigError, match="is a file of another machine") as caught:
+    with pytest.raises(ConfigError, match="is a file on another machine") as caught:
         serve(hire, {}, print)
     assert "postgresql://" in (caught.value.hint or "")
     assert not (tmp_path / "jobs.db").exists()

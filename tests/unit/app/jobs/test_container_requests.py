@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from joblens.agent.containers.protocol import with_whole_paths
-from joblens.app.jobs.container_requests import client_env, container_of
-from joblens.app.jobs.requests import Request, check_request
+from joblens.app.jobs.requests import Request, check_request, client_env, container_of
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Accounting, ContainerJob
 from tests.conftest import RunJoblens
@@ -65,7 +64,7 @@ def test_as_a_python_program_gives_it() -> None:
     [
         ({"engine": "docker"}, "with 'image' in it"),
         ({"image": "img", "volume": []}, "unknown key 'volume'"),
-        ({"image": "img", "volumes": "/a:/b"}, "no list of texts"),
+        ({"image": "img", "volumes": "/a:/b"}, "not a list of strings"),
         ({"image": 3}, "3 cannot be used"),
         ({"image": "img", "pull": "yes"}, "cannot be used"),
     ],
@@ -77,6 +76,6 @@ def test_mistakes_of_a_python_program_are_told(given: dict[str, Any], words: str
 
 def test_options_of_containers_go_with_a_container_only(joblens: RunJoblens) -> None:
     told = joblens("run", "--volume", "/a:/b", "--", "true", code=2).stderr
-    assert "--volume goes with --container IMAGE only" in told
+    assert "--volume needs --container IMAGE" in told
     told = joblens("run", "--container", "img", "--cwd", "/tmp", "--", "true", code=2).stderr
     assert "--container-workdir" in told

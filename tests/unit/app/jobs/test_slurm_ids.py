@@ -48,7 +48,7 @@ def test_a_prefix_says_that_an_id_is_one_of_slurm(ident: str, meant: str | None)
 
 @pytest.mark.parametrize("ident", ["slurm:", "slurm:x", "slurm:1_x", "slurm:1; rm", "slurm:" + "9" * 99])
 def test_what_is_no_id_of_slurm_is_refused(ident: str, store: SqliteStore) -> None:
-    with pytest.raises(UnknownJob, match="is no id of a Slurm job"):
+    with pytest.raises(UnknownJob, match="is not a Slurm job ID"):
         find(store, ident)
 
 
@@ -76,7 +76,7 @@ def test_a_number_of_joblens_wins_and_slurms_is_named(
     assert notes == []
     monkeypatch.setattr(queries, "has_slurm", lambda: True)
     assert name_of(find(store, "2", notes.append)) == "b1"
-    assert notes == ["joblens: 2 is a job of joblens; Slurm job 2 is slurm:2"]
+    assert notes == ["joblens: 2 is a joblens job; Slurm job 2 is slurm:2"]
     assert name_of(find(store, "job:2", notes.append)) == "b1"
     assert name_of(find(store, "1", notes.append)) == "a1"
     assert len(notes) == 1
@@ -93,10 +93,10 @@ def test_who_wants_to_change_a_job_has_to_say_which_one(store: SqliteStore) -> N
 
 
 def test_a_number_that_joblens_does_not_have_is_looked_up_in_slurms_ids(store: SqliteStore) -> None:
-    with pytest.raises(AmbiguousJob, match="3 jobs of joblens ran in Slurm job 80") as caught:
+    with pytest.raises(AmbiguousJob, match="3 joblens jobs ran in Slurm job 80") as caught:
         find(store, "80")
     assert all(name in str(caught.value) for name in ("d1d1", "e1e1", "f1f1"))
-    with pytest.raises(AmbiguousJob, match="2 jobs of joblens ran in Slurm job 90"):
+    with pytest.raises(AmbiguousJob, match="2 joblens jobs ran in Slurm job 90"):
         find_job_or_run(store, "90")
 
 

@@ -219,7 +219,7 @@ def test_a_broker_that_is_away_costs_a_warning_only(monkeypatch: pytest.MonkeyPa
     assert bell.is_closed
     assert len(said) == 1
     assert "the broker is away" in said[0]
-    assert said[0].endswith("the job is queued all the same, and workers find it in the store")
+    assert said[0].endswith("the job is queued anyway, and workers will find it in the store")
 
 
 def test_a_queue_that_nobody_serves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,6 @@ def test_nobody_waits_for_a_store_beyond_the_deadline() -> None:
         list(states_until_final(store, ["a"], lambda: None, 0.001, time.monotonic() + 0.02))
 
 
-def test_a_job_that_vanished_is_an_error() -> None:
-    with pytest.raises(UnknownJob, match="vanished"):
+def test_a_job_that_was_removed_is_an_error() -> None:
+    with pytest.raises(UnknownJob, match="was removed from the store"):
         watched(RUNNING, {})

@@ -27,7 +27,7 @@ def test_enough_room_is_no_reason_to_warn() -> None:
 def test_too_little_room_is_said_with_both_numbers() -> None:
     (warning,) = disk_warnings(PLAN, KINDS, disks(data=799))
     assert warning.startswith(
-        "disk: the job may need 800.0 MiB at /data, where 799.0 MiB are free; make room"
+        "disk: the job may need 800.0 MiB at /data, where 799.0 MiB are free; free space"
     )
 
 

@@ -84,13 +84,13 @@ def test_a_name_of_several_runs_that_are_not_over_does_not_say_which_to_end(stor
     store.apply([workflow("aaa1"), run("r1", "aaa1"), run("r2", "aaa1"), begun("r1"), begun("r2")])
     newest = store.find_run("flow")
     for name in ("flow", "1", "workflow:flow"):
-        with pytest.raises(AmbiguousRun, match=r"stands for 2 runs that are not over: 1\.1, 1\.2") as caught:
+        with pytest.raises(AmbiguousRun, match=r"has 2 unfinished runs: 1\.1, 1\.2") as caught:
             run_to_end(store, name, newest, told.append)
         assert caught.value.hint == "all of them: joblens cancel 1.1 1.2"
     assert run_to_end(store, "1.2", newest, told.append).uuid == "r2"
     store.apply([over("r2")])
     assert run_to_end(store, "flow", newest, told.append).uuid == "r1"
-    assert told == ["joblens: 'flow' is run 1.1, the only one of that name that is not over"]
+    assert told == ["joblens: 'flow' is run 1.1, the only unfinished one of that name"]
 
 
 def test_commands_of_actions_are_no_records_of_jobs(store: SqliteStore) -> None:
@@ -149,5 +149,5 @@ def test_a_job_that_workers_lost_for_good_has_failed(
 def test_a_job_of_a_run_that_has_not_begun_says_so(store: SqliteStore) -> None:
     store.apply([workflow(FLOW), run("rr", FLOW, spec_text=SPEC, jobs=4)])
     standing = state_of_run(store, store.find_run("rr"))
-    assert standing.jobs[NOTES].why == "the run has not begun"
+    assert standing.jobs[NOTES].why == "the run has not started"
     assert standing.counts() == {JobState.READY: 2, JobState.BLOCKED: 2}

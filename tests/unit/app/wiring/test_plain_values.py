@@ -3,7 +3,7 @@ import pathlib
 
 import msgspec
 
-from joblens.app.wiring.values import plain_params, plain_text
+from joblens.app.jobs.requests import plain_params, plain_text
 
 
 def test_what_json_knows_stays_as_it_is() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from joblens.app.wiring.settings import LoadedSettings, load_settings
 from joblens.model.errors import ConfigError
-from joblens.model.settings import Settings
-from joblens.spec.settings.settings_list import all_settings
+from joblens.model.settings import Settings, all_settings
 
 
 class Machine:

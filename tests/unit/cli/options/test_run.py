@@ -60,7 +60,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["--param", "novalue", "--", "true"], "--param novalue: expected NAME=VALUE"),
     (["--param", "=x", "--", "true"], "--param =x: expected NAME=VALUE"),
     (["--env", "=x", "--", "true"], "--env =x: expected NAME=VALUE"),
-    (["--env", "NOT_SET_ANYWHERE", "--", "true"], "--env NOT_SET_ANYWHERE: it is not set here"),
+    (["--env", "NOT_SET_ANYWHERE", "--", "true"], "--env NOT_SET_ANYWHERE: not set in the environment"),
     (["--cwd", "/no/such/directory", "--", "true"], "--cwd /no/such/directory: there is no such directory"),
     (["--cwd", "", "--", "true"], "--cwd"),
     (["--cpu-list", "", "--", "true"], "CPU list '': '' is not a CPU"),
@@ -70,9 +70,9 @@ WRONG: list[tuple[list[str], str]] = [
     (["--shell", "true", "--", "true"], "both --shell and a command were given"),
     (["--notify", "'unfinished", "--", "true"], "--notify 'unfinished:"),
     (["--report", "/no/such/dir/report.json", "--", "true"], "there is no directory /no/such/dir"),
-    (["--report", "/tmp", "--", "true"], "--report /tmp: it is a directory"),
-    (["--quiet", "--verbose", "--", "true"], "only one of them"),
-    (["--no-such-option", "--", "true"], "No such option"),
+    (["--report", "/tmp", "--", "true"], "--report /tmp: is a directory"),
+    (["--quiet", "--verbose", "--", "true"], "cannot be combined"),
+    (["--no-such-option", "--", "true"], "no such option: --no-such-option"),
     (["--name"], "requires an argument"),
 ]
 

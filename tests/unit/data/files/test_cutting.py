@@ -144,7 +144,7 @@ def test_compressed_lines_are_cut_into_pieces(
 def test_a_torn_compressed_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"text": "a"}\n' * 100_000)[:-500])
-    with pytest.raises(InputError, match=r"a\.jsonl\.gz cannot be read to its end"):
+    with pytest.raises(InputError, match=r"a\.jsonl\.gz cannot be read to the end"):
         partitions_of([path], tmp_path / "job", 1 << 20)
 
 

@@ -52,12 +52,12 @@ def test_only_files_with_the_wished_suffixes_are_taken_from_a_folder(tmp_path: P
     [
         ("docs.jsonI", "; did you mean docs.jsonl?"),
         ("doc.jsonl", "; did you mean docs.jsonl?"),
-        ("nix.jsonl", "there is no file or folder .*nix.jsonl$"),
-        ("s3://bucket/docs.jsonl", "is an address$"),
+        ("nix.jsonl", "no such file or folder: .*nix.jsonl$"),
+        ("s3://bucket/docs.jsonl", "is a URL$"),
         ("*.parquet", "no file matches"),
-        ("docs.bin", "the format is not known by its name"),
-        ("empty", "has no file that can be read"),
-        ("not.parquet", "is no Parquet file"),
+        ("docs.bin", "unknown format"),
+        ("empty", "no supported files in"),
+        ("not.parquet", "is not a Parquet file"),
     ],
 )
 def test_what_names_nothing_readable_is_refused(tmp_path: Path, written: str, said: str) -> None:
@@ -88,7 +88,7 @@ def test_a_folder_that_may_not_be_searched_is_no_folder_without_files(tmp_path: 
         command = [sys.executable, "-c", code, *arguments]
         told.append(subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stderr)
     (folder / "inner").chmod(0o700)
-    assert "./inner cannot be searched: Permission denied" in told[0]
+    assert "./inner cannot be listed: Permission denied" in told[0]
     assert "inner/x.jsonl cannot be read: Permission denied" in told[1]
 
 
@@ -109,19 +109,19 @@ def test_a_field_that_no_row_has_is_refused_with_the_nearest(tmp_path: Path, nam
         path.write_bytes(gzip.compress(ROW) if name.endswith("gz") else ROW)
     files = find_files([str(path)])
     check_fields(files, ["text", "title"])
-    with pytest.raises(InputError, match="the rows have no field 'tixt'") as caught:
+    with pytest.raises(InputError, match="rows have no field 'tixt'") as caught:
         check_fields(files, ["tixt"])
     assert "did you mean 'text'?" in caught.value.hint
     if not name.endswith("csv"):
-        with pytest.raises(InputError, match="the field 'n' is no text"):
+        with pytest.raises(InputError, match="field 'n' is not text"):
             check_fields(files, ["n"])
 
 
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["text", "n", "text"], "has the column 'text' more than once"),
-        (["text", "__line__"], "has a column '__line__', which is a name that jobs need for themselves"),
+        (["text", "n", "text"], "has a duplicate column 'text'"),
+        (["text", "__line__"], "has a column '__line__', a name that joblens reserves"),
         (["text", "__stats__.text_len"], "has a column '__stats__.text_len'"),
     ],
 )
@@ -151,10 +151,10 @@ def test_inputs_that_changed_are_named(tmp_path: Path) -> None:
     (tmp_path / "new.jsonl").write_bytes(b"")
     changes = changed_inputs(before, stamp_inputs([str(small), str(large), str(tmp_path / "new.jsonl")]))
     assert changes == [
-        f"{large} was written to since",
-        f"{gone} is not among the inputs any more",
+        f"{large} was modified since",
+        f"{gone} is no longer an input",
         f"{tmp_path / 'new.jsonl'} is new",
     ]
     small.write_bytes(b"y" * 100)
     (change,) = changed_inputs(before[:1], stamp_inputs([str(small)]))
-    assert change == f"{small} has other content"
+    assert change == f"{small} has different content"

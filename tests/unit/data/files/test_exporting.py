@@ -348,7 +348,7 @@ def test_a_part_that_is_torn_or_changed_is_not_whole(tmp_path: Path) -> None:
 def test_the_format_is_what_the_recipe_says_or_the_path_ends_in() -> None:
     assert export_format(plan_for("a.jsonl").recipe) == "jsonl"
     assert export_format(plan_for("a", export_type="parquet").recipe) == "parquet"
-    with pytest.raises(InputError, match=r"'\.txt' is no format"):
+    with pytest.raises(InputError, match=r"'\.txt' is not a supported export format"):
         export_format(plan_for("a.txt").recipe)
 
 

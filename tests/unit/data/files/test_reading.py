@@ -61,17 +61,17 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"text": "a"', "not JSON: the line ends too early, behind character 12"),
-        (b'{"id": 4, "text": "eng', "not JSON: the line ends inside the text that begins at character 19"),
-        (b'{"id": 4, "text": "eng\r', "not JSON: the line ends inside the text that begins at character 19"),
+        (b'{"text": "a"', "not JSON: unexpected end of line after character 12"),
+        (b'{"id": 4, "text": "eng', "not JSON: unterminated string starting at character 19"),
+        (b'{"id": 4, "text": "eng\r', "not JSON: unterminated string starting at character 19"),
         (b'{"text": "a"} {"text": "b"}', "not JSON: extra data at character 15"),
-        (b"[1, 2]", "not an object but a list"),
-        (b'"text"', "not an object but a text"),
-        (b'{"other": 1}', "no field 'text'"),
-        (b'{"text": null}', "field 'text' is no text but null"),
-        (b'{"text": 7}', "field 'text' is no text but a number"),
-        (b'{"text": ["a"]}', "field 'text' is no text but a list"),
-        (b'{"text": "\\ud800"}', "field 'text' has half a surrogate pair"),
+        (b"[1, 2]", "a list, expected an object"),
+        (b'"text"', "a string, expected an object"),
+        (b'{"other": 1}', "missing field 'text'"),
+        (b'{"text": null}', "field 'text' is null, expected a string"),
+        (b'{"text": 7}', "field 'text' is a number, expected a string"),
+        (b'{"text": ["a"]}', "field 'text' is a list, expected a string"),
+        (b'{"text": "\\ud800"}', "field 'text' has an unpaired surrogate"),
         (b'{"text": "a\xff"}', "not UTF-8: byte 0xff at 11"),
         (b'{"text": "a", "b": "\xff"}', "not UTF-8: byte 0xff at 20"),
         (b'{"text": "a\x01"}', "not JSON: invalid control character at character 12"),
@@ -106,7 +106,7 @@ def test_several_fields_can_be_wanted_and_none(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", b'{"text": "a", "title": "t"}\n', b'{"text": "b"}\n')
     rows, (reject,) = read(whole(path), "title", "text")
     assert rows.batch.schema.names == ["title", "text", LINE]
-    assert reject.reason == "no field 'title'"
+    assert reject.reason == "missing field 'title'"
     assert read_partition(whole(path), (), print).count == 2
 
 
@@ -147,7 +147,7 @@ def test_rows_of_parquet_have_all_columns_and_those_without_text_are_rejected(tm
     assert (reject.source, reject.position, reject.reason) == (
         str(path),
         2,
-        "field 'text' is no text but null",
+        "field 'text' is null, expected a string",
     )
     assert places_of(partition, ["text"], [0])[0].position == 3
 

@@ -145,7 +145,7 @@ def test_handlers_that_were_there_do_not_become_talkative(tmp_path: Path) -> Non
         ({"filename": ""}, "without a folder"),
         ({"max_log_size_mb": 0}, "max_log_size_mb must be above 0"),
         ({"backup_count": -1}, "backup_count must be 0 or more"),
-        ({"level": "LOUD"}, "there is no level 'LOUD'"),
+        ({"level": "LOUD"}, "unknown level 'LOUD'"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(

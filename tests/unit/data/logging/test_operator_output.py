@@ -16,7 +16,7 @@ def test_a_file_has_its_size_at_most_over_all_tries(tmp_path: Path) -> None:
         with kept_output(str(path), most_bytes=1000):
             os.write(1, b"x" * 700)
     said = path.read_text()
-    assert said.startswith("x" * 1000 + "\n(400 more bytes were not kept)\n")
+    assert said.startswith("x" * 1000 + "\n(400 more bytes dropped)\n")
     assert len(said) < 1200
 
 

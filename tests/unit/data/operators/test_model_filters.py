@@ -126,13 +126,13 @@ def test_a_model_may_be_compressed_and_named_by_language(small: str, tmp_path: P
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (SMALL.replace("-0.7\tthe\t-0.3", "the"), r"line 8 of .*: no n-gram of 1 words"),
-        (SMALL.replace("<s> the", "<s> dog"), r"line 13 of .*: no n-gram of 2 words"),
-        (SMALL.replace("ngram 2=3", "ngram 2=2"), r"line 15 of .*\\end\\ should stand here"),
+        (SMALL.replace("-0.7\tthe\t-0.3", "the"), r"line 8 of .*: expected a probability and 1 words"),
+        (SMALL.replace("<s> the", "<s> dog"), r"line 13 of .*: expected a probability and 2 words"),
+        (SMALL.replace("ngram 2=3", "ngram 2=2"), r"line 15 of .*\\end\\ expected here"),
         (SMALL.replace("\\end\\", ""), r"\\end\\ is missing"),
         (SMALL.replace("ngram 2=3", "ngram two"), r"line 3 of .*: no count"),
         (SMALL.split("\\2-grams", maxsplit=1)[0], r"\\2-grams: is missing"),
-        (SMALL.replace("ngram 1=5", "ngram 1=4"), r"line 10 of .*\\2-grams: should stand here"),
+        (SMALL.replace("ngram 1=5", "ngram 1=4"), r"line 10 of .*\\2-grams: expected here"),
     ],
 )
 def test_a_broken_model_is_told_with_its_line(tmp_path: Path, text: str, told: str) -> None:
@@ -145,7 +145,7 @@ def test_perplexity_without_a_model_is_refused_before_anything_runs(tmp_path: Pa
     with pytest.raises(RecipeError, match="needs a language model") as raised:
         make("perplexity_filter")
     assert "model_path" in raised.value.hint
-    with pytest.raises(RecipeError, match="there is no file"):
+    with pytest.raises(RecipeError, match="no such file"):
         make("perplexity_filter", model_path=str(tmp_path / "none.arpa"))
 
 
@@ -192,5 +192,5 @@ def test_languages_without_their_library_are_refused_with_the_fix(monkeypatch: p
 
 
 def test_a_language_model_that_is_not_there_is_refused() -> None:
-    with pytest.raises(RecipeError, match=r"there is no model at none\.bin"):
+    with pytest.raises(RecipeError, match=r"no model at none\.bin"):
         make("language_id_score_filter", model_path="none.bin")

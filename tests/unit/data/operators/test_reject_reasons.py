@@ -19,13 +19,13 @@ def _line(reason: str, operator: str = "") -> bytes:
 
 def test_reasons_that_differ_in_numbers_or_words_of_one_error_are_counted_together() -> None:
     lines = [
-        _line("not JSON: the line ends too early, behind character 7"),
+        _line("not JSON: unexpected end of line after character 7"),
         _line("ValueError: 'x' is bad (own.py, line 3)", "picky"),
-        _line("not JSON: the line ends too early, behind character 12"),
+        _line("not JSON: unexpected end of line after character 12"),
         _line("ValueError: 'y' is bad (own.py, line 3)", "picky"),
         _line("ValueError: 'y' is bad (own.py, line 9)", "picky"),
-        _line("no field 'text'"),
-        _line("no field 'title'"),
+        _line("missing field 'text'"),
+        _line("missing field 'title'"),
     ]
     found = reasons_in(lines)
     assert [(each.operator, each.rows) for each in found] == [

@@ -114,7 +114,7 @@ def test_rows_without_text_are_named(case: dict[str, Any]) -> None:
     rows = pa.record_batch({"text": pa.array(["some words", None, "more", None], pa.large_string())})
     with pytest.raises(RowErrors) as caught:
         made.map(rows) if isinstance(made, Mapper) else made.stats(rows)  # type: ignore[attr-defined]
-    assert caught.value.reasons == {1: "the row has no 'text'", 3: "the row has no 'text'"}
+    assert caught.value.reasons == {1: "missing field 'text'", 3: "missing field 'text'"}
 
 
 @pytest.mark.parametrize("case", MAPPERS, ids=case_id)

@@ -108,17 +108,17 @@ def test_lists_of_ones_own_take_the_place_of_the_built_in_ones(tmp_path: Path) -
 
 
 def test_an_unknown_language_is_refused_with_those_there_are() -> None:
-    with pytest.raises(RecipeError, match="no list of words for the language 'xx'") as raised:
+    with pytest.raises(RecipeError, match="no word list for the language 'xx'") as raised:
         make("stopwords_filter", lang="xx")
-    assert raised.value.hint.startswith("there are de, en, es, fr, it, nl, pt and all")
+    assert raised.value.hint.startswith("available: de, en, es, fr, it, nl, pt, all")
 
 
 @pytest.mark.parametrize(
     ("files", "told"),
     [
-        ({}, "there is no list in"),
-        ({"stopwords.json": "[1]"}, r"stopwords\.json is no list"),
-        ({"stopwords.json": "{"}, r"stopwords\.json is no list"),
+        ({}, "no word list in"),
+        ({"stopwords.json": "[1]"}, r"stopwords\.json is not a word list"),
+        ({"stopwords.json": "{"}, r"stopwords\.json is not a word list"),
     ],
 )
 def test_a_folder_without_usable_lists_is_refused(tmp_path: Path, files: dict[str, str], told: str) -> None:

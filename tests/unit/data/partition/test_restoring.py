@@ -75,7 +75,7 @@ def test_a_checkpoint_takes_its_partition_to_where_it_was(plan: RecipePlan) -> N
 def test_a_checkpoint_that_gives_other_rows_than_it_tells_of_is_an_error(plan: RecipePlan) -> None:
     folder = JobFolder.of_plan(plan)
     keep_delta(folder, told_rows=3)
-    with pytest.raises(JoblensError, match="operator 0 gives 2 rows, and was written with 3"):
+    with pytest.raises(JoblensError, match="operator 0 has 2 rows, expected 3"):
         restoring.newest_in_stage(plan, folder, 0, STAGES[0], Restored(begun(), -1, []))
 
 
@@ -129,7 +129,7 @@ def test_a_decision_that_is_gone_is_missed_by_name(plan: RecipePlan) -> None:
     folder = JobFolder.of_plan(plan)
     keep_meeting(folder, [False, True, True])
     Path(folder.masks_manifest(1)).unlink()
-    with pytest.raises(JoblensError, match="what document_deduplicator decided about its rows is gone"):
+    with pytest.raises(JoblensError, match="the row mask of document_deduplicator is missing"):
         restoring.met_before(plan, folder, 0, STAGES[1])
 
 
@@ -137,10 +137,10 @@ def test_a_mask_that_is_not_what_was_decided_is_not_used(plan: RecipePlan) -> No
     folder = JobFolder.of_plan(plan)
     keep_meeting(folder, [False, True, True])
     Path(folder.masks(1)).write_bytes(b"\xff")
-    with pytest.raises(JoblensError, match="the mask of its rows is damaged"):
+    with pytest.raises(JoblensError, match="its row mask is damaged"):
         restoring.met_before(plan, folder, 0, STAGES[1])
     keep_meeting(folder, [False, True])
-    with pytest.raises(JoblensError, match="made for other rows"):
+    with pytest.raises(JoblensError, match="belongs to other rows"):
         restoring.met_before(plan, folder, 0, STAGES[1])
 
 
@@ -155,8 +155,8 @@ def test_a_decision_about_other_rows_is_an_error_and_leaves_nothing(
     manifests.write_manifest(folder.stage_manifest(0, 0), replace(end, signatures=signatures))
     Path(folder.masks(1)).unlink()
     Path(folder.masks_manifest(1)).unlink()
-    workshop = WorkerContext(plan)
-    monkeypatch.setattr(workshop.operator(1), "decide", lambda *_parts, **_room: iter([np.ones(2, bool)]))
-    with pytest.raises(JoblensError, match="decided about 2 rows of partition 0, which has 3"):
-        decide(workshop, Decide("decide", 0, (0,)), lambda _event: None)
+    context = WorkerContext(plan)
+    monkeypatch.setattr(context.operator(1), "decide", lambda *_parts, **_room: iter([np.ones(2, bool)]))
+    with pytest.raises(JoblensError, match="a mask of 2 rows for partition 0, which has 3"):
+        decide(context, Decide("decide", 0, (0,)), lambda _event: None)
     assert not list(Path(folder.partitions).glob("masks_*"))

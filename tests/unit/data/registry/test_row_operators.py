@@ -110,9 +110,9 @@ def test_rows_that_raise_are_told_with_their_place_and_reason() -> None:
 @pytest.mark.parametrize(
     ("given_back", "reason"),
     [
-        ([1], "a mapper gives a row back, a dict, not list"),
-        ({"text": None}, "it has no 'text' any more"),
-        ({}, "it has no 'text' any more"),
+        ([1], "a mapper must return a dict, not list"),
+        ({"text": None}, "it no longer has 'text'"),
+        ({}, "it no longer has 'text'"),
         ({"text": 5}, "'text' is int, its column large_string"),
         ({"text": object()}, "object"),
     ],
@@ -136,7 +136,7 @@ def test_a_change_of_the_fields_asked_for_leaves_the_others_where_they_are() -> 
 
 
 def test_a_field_that_was_not_asked_for_cannot_be_set() -> None:
-    with pytest.raises(RowErrors, match="did not ask for: c"):
+    with pytest.raises(RowErrors, match="unexpected fields: c"):
         mapped(lambda row: {"c": 9}, json_batch('{"a":1}'), fields=("a",))
 
 

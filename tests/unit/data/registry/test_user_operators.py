@@ -76,7 +76,7 @@ def test_what_a_function_takes_besides_the_row_are_its_parameters(tmp_path: Path
     registry.load_custom([written(tmp_path / "mine.py", SHOUT)])
     problems = registry.problems_of(OperatorCall(index=0, name="shout", params={"marc": 1, "mark": 2}))
     assert [problem.message for problem in problems] == [
-        "shout has no parameter 'marc'; did you mean 'mark'? (it takes mark)",
+        "shout has no parameter 'marc'; did you mean 'mark'? (parameters: mark)",
         "shout: 'mark' must be str, not 2",
     ]
 
@@ -84,7 +84,7 @@ def test_what_a_function_takes_besides_the_row_are_its_parameters(tmp_path: Path
 def test_a_parameter_that_has_to_be_given_is_missed(tmp_path: Path) -> None:
     text = "import joblens\n@joblens.operator\ndef cut(row, length: int): ..."
     registry.load_custom([written(tmp_path / "mine.py", text)])
-    with pytest.raises(RecipeError, match=r"^cut needs the parameter 'length'$"):
+    with pytest.raises(RecipeError, match=r"^cut: missing parameter 'length'$"):
         registry.make(OperatorCall(index=0, name="cut"), OperatorContext())
 
 
@@ -140,7 +140,7 @@ def test_a_file_is_run_once_a_process(tmp_path: Path) -> None:
         ("raise SystemExit(3)\n", r"mine\.py cannot be run: SystemExit"),
         (
             "import joblens\n@joblens.operator\ndef text_length_filter(row): ...",
-            "there is an operator 'text_length_filter' already",
+            "operator 'text_length_filter' already exists",
         ),
         (
             "import joblens\n@joblens.operator\ndef x(): ...",
@@ -148,14 +148,17 @@ def test_a_file_is_run_once_a_process(tmp_path: Path) -> None:
         ),
         ("import joblens\n@joblens.operator\nasync def x(row): ...", "operator 'x' is async"),
         ("import joblens\n@joblens.operator\ndef x(row): yield row", "operator 'x' is a generator"),
-        ("import joblens\n@joblens.operator\ndef x(row, by: 'Nix'): ...", "operator 'x': the types of .*Nix"),
+        (
+            "import joblens\n@joblens.operator\ndef x(row, by: 'Nix'): ...",
+            "operator 'x': invalid parameter types: .*Nix",
+        ),
         (
             "import joblens\n@joblens.operator(kind='filtr')\ndef x(row): ...",
-            "operator 'x': kind is 'mapper' or 'filter', not 'filtr'",
+            "operator 'x': kind must be 'mapper' or 'filter', not 'filtr'",
         ),
         (
             "import joblens\n@joblens.operator(fields='title')\ndef x(row): ...",
-            r"operator 'x': fields is a list, such as \['title'\]",
+            r"operator 'x': fields must be a list, such as \['title'\]",
         ),
         (
             "import joblens\n@joblens.operator\nclass X:\n  def __call__(self): ...",
@@ -170,14 +173,14 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_reason(tmp_path: Path, t
 
 def test_two_files_with_the_same_operator_are_told_apart(tmp_path: Path) -> None:
     one, other = written(tmp_path / "one.py", SHOUT), written(tmp_path / "other.py", SHOUT)
-    with pytest.raises(RecipeError, match=r"two files have an operator 'shout': .*one\.py and .*other\.py"):
+    with pytest.raises(RecipeError, match=r"two files define the operator 'shout': .*one.*other"):
         registry.load_custom([one, other])
 
 
 @pytest.mark.parametrize("path", ["no_such_file.py", "empty"])
 def test_a_path_without_operators_is_refused(tmp_path: Path, path: str) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(RecipeError, match=f"there is no .*{path}"):
+    with pytest.raises(RecipeError, match=f"no (such file|Python files).*{path}"):
         registry.load_custom([str(tmp_path / path)])
 
 

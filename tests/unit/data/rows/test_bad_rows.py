@@ -102,7 +102,7 @@ def test_leaving_the_program_is_about_a_row_too() -> None:
 
 def test_an_operator_that_fails_on_nearly_every_row_for_one_reason_is_broken() -> None:
     reasons = {place: f"KeyError: '{place}'" for place in range(18)}
-    with pytest.raises(BrokenOperator, match="mine fails on 18 of 20 rows: KeyError: '0'"):
+    with pytest.raises(BrokenOperator, match="mine failed on 18 of 20 rows: KeyError: '0'"):
         check_operator("mine", 20, reasons)
 
 

@@ -63,7 +63,7 @@ def test_that_nothing_waits_any_more_is_told_after_something_did() -> None:
     tells = TellsWhy("slurm")
     assert tells.nothing_waits() == []
     tells.lines({"1": "Resources"})
-    assert tells.nothing_waits() == ["nothing waits at slurm any more"]
+    assert tells.nothing_waits() == ["nothing waits at slurm now"]
     assert tells.nothing_waits() == []
     tells.lines({"2": "Resources"})  # which was told before
     assert tells.nothing_waits() == []

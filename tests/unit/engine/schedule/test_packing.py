@@ -92,7 +92,7 @@ def test_a_short_job_fills_the_gap_before_the_reservation_and_a_long_one_does_no
     assert starts(talk.commands) == [0, 3]
     assert talk.schedule.why(2) == "waits for 1 CPU (0 of 4 free)"
     assert starts(talk.ended(3, duration_s=45.0)) == []
-    assert talk.schedule.why(2) == "lets a job go first that has waited for room"
+    assert talk.schedule.why(2) == "waits for a job that was ready earlier"
     assert starts(talk.ended(0)) == [1]
 
 

@@ -29,7 +29,7 @@ WAIT, CANCEL, RUN = WhenBlockedFails.WAIT, WhenBlockedFails.CANCEL, WhenBlockedF
 def test_nothing_has_a_state_before_the_begin() -> None:
     talk = Talk(plan_of(job("a")), begin=False)
     assert talk.state(0) is JobState.UNINITIALIZED
-    assert talk.schedule.why(0) == "the run has not begun"
+    assert talk.schedule.why(0) == "the run has not started"
 
 
 def test_a_chain_goes_through_its_states() -> None:
@@ -123,7 +123,7 @@ def test_an_unknown_failure_is_left_to_people_when_asked() -> None:
 def test_jobs_left_out_are_disabled_and_count_as_done() -> None:
     talk = Talk(plan_of(job("a"), job("b", 0)), enabled={1})
     assert talk.states == [JobState.DISABLED, JobState.PENDING]
-    assert talk.schedule.why(0) == "left out of this run"
+    assert talk.schedule.why(0) == "not selected for this run"
 
 
 def test_an_end_that_is_told_twice_or_of_another_attempt_changes_nothing() -> None:
@@ -280,7 +280,7 @@ def test_why_names_what_is_short() -> None:
             job("b", gpus=1, memory_bytes=2 * GIB),
         )
     )
-    assert talk.schedule.why(0) == "handed over, about to begin"
+    assert talk.schedule.why(0) == "handed over, about to start"
     assert talk.schedule.why(1) == (
         "waits for 1 CPU (0 of 4 free), 2.0 GiB of memory (1.0 GiB of 8.0 GiB free), 1 GPU (0 of 2 free)"
     )
@@ -288,7 +288,7 @@ def test_why_names_what_is_short() -> None:
 
 def test_why_names_the_most_jobs_at_a_time() -> None:
     talk = Talk(plan_of(job("a"), job("b")), RunCapacity(cpus=4, memory_bytes=GIB, most_jobs=1))
-    assert talk.schedule.why(1) == "waits for a place: 1 job runs, which is the most at a time"
+    assert talk.schedule.why(1) == "waits for a slot: 1 job runs, the limit"
 
 
 def test_why_shortens_a_long_list() -> None:

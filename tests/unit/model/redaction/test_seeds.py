@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from joblens.model.redaction.seeds import is_seed_name, seeds_of
+from joblens.model.redaction.names import is_seed_name, seeds_of
 
 
 @pytest.mark.parametrize(

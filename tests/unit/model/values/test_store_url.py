@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.model.values.store_url import has_password, is_postgres, without_password
+from joblens.model.settings import has_password, is_postgres, without_password
 
 
 @pytest.mark.parametrize(

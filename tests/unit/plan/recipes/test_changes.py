@@ -51,9 +51,9 @@ def test_changed_operators_are_told_one_by_one() -> None:
         "operator 1 was clean_links_mapper, is clean_email_mapper",
         "operator 2, text_length_filter.min_len was 10, is 20",
         "operator 2, text_length_filter.max_len was not said, is 99",
-        "operator 3, document_deduplicator, is new",
+        "operator 3, document_deduplicator, was added",
     ]
-    assert recipe_changes(other, RECIPE)[-1] == "operator 3, document_deduplicator, is not there any more"
+    assert recipe_changes(other, RECIPE)[-1] == "operator 3, document_deduplicator, was removed"
 
 
 def test_everything_else_that_makes_other_rows_or_files_is_told() -> None:

@@ -9,8 +9,8 @@ from tests.golden.test_recipe_text import KINDS, MIB, PLAN
 def test_rows_that_wait_and_checkpoints_behind_mappers_count() -> None:
     need = disk_need(PLAN, KINDS)
     assert need.most_bytes == (1 + 2 + 1) * 200 * MIB
-    assert "twice for rows that wait at document_deduplicator" in need.reason
-    assert "once for checkpoints behind mappers" in need.reason
+    assert "twice for rows waiting at document_deduplicator" in need.reason
+    assert "once for checkpoints after mappers" in need.reason
 
 
 def test_checkpoints_behind_filters_alone_take_next_to_nothing() -> None:

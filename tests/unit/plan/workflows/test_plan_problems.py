@@ -56,17 +56,17 @@ ACTION = ActionSpec(
         (
             workflow(job("a", input_user_data=("d",))),
             ("jobs", 0, "input_user_data", 0),
-            "there is no user data 'd'; the workflow has none",
+            "there is no user data 'd'; declare it under user_data:",
         ),
         (
             workflow(job("a", requirements="big")),
             ("jobs", 0, "resource_requirements"),
-            "there is no resource requirement 'big'; the workflow has none",
+            "there is no resource requirement 'big'; declare it under resource_requirements:",
         ),
         (
             workflow(job("a", failure_handler="h")),
             ("jobs", 0, "failure_handler"),
-            "there is no failure handler 'h'; the workflow has none",
+            "there is no failure handler 'h'; declare it under failure_handlers:",
         ),
         (
             workflow(job("a", scheduler="shrt"), slurm_schedulers=({"name": "short"},)),
@@ -150,7 +150,7 @@ ACTION = ActionSpec(
         (
             workflow(job("a", parameters={"x": 1}, parameters_file="t.csv")),
             ("jobs", 0, "parameters_file"),
-            "parameters_file and parameters cannot stand together",
+            "parameters_file and parameters cannot be combined",
         ),
         (
             workflow(job("a_{x}", parameters={"x": 1}), variables={"x": "1"}),
@@ -170,7 +170,7 @@ ACTION = ActionSpec(
         (
             workflow(job("a", input_datasets=("x",))),
             ("jobs", 0, "input_datasets", 0),
-            "there is no dataset 'x'; the workflow has none",
+            "there is no dataset 'x'; declare it under datasets:",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from joblens.model.jobs.sample import Sample
 from joblens.probes.cgroup.counters import GROUPS_OF_CGROUPS
 from joblens.probes.cgroup.layout import read_layout
 from joblens.probes.cgroup.probe import CgroupProbe
-from joblens.probes.proc.readings import FIELD_GROUPS
+from joblens.probes.proc.processes import FIELD_GROUPS
 
 KERNELS = Path(__file__).resolve().parents[3] / "fixtures" / "kernel"
 RECORDINGS = sorted(path.parent for path in KERNELS.glob("*/truth.json"))

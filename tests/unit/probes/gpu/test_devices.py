@@ -5,7 +5,7 @@ import pytest
 from joblens.model.jobs.details import GpuFacts
 from joblens.probes.gpu import devices as gpu_devices
 from joblens.probes.gpu.devices import ask_gpus, gpu_problems, list_gpus
-from joblens.probes.proc.hardware_presence import count_gpus
+from joblens.probes.proc.kernel_files import count_gpus
 
 
 def test_one_kind_that_cannot_be_asked_hides_no_other() -> None:

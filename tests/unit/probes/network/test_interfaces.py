@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from joblens.model.jobs.sample import InterfaceIo
-from joblens.probes.network.interfaces import (
+from joblens.probes.network.cgroup_network import (
     NOT_ALLOWED,
     SAME_NETWORK,
     InterfacesProbe,

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.errors import ProbeError
 from joblens.probes.cgroup.layout import parse_layout
 from joblens.probes.host.machine_load import (
     HostProbe,
@@ -24,7 +23,6 @@ from joblens.probes.proc.kernel_files import (
     parse_stat,
     parse_statm,
     parse_status,
-    process_start_ticks,
 )
 from joblens.probes.proc.process_tree import ProcessTreeProbe
 
@@ -101,19 +99,6 @@ def test_io_and_limits() -> None:
     assert parse_io(text) == (1, 2, 3, 4, 5, 6)
     assert parse_soft_open_files(b"x\nMax open files            1024   4096   files\n") == 1024
     assert parse_soft_open_files(b"x\nMax open files            unlimited  unlimited  files\n") is None
-
-
-def test_the_start_time_of_a_process_is_its_identity(tmp_path: Path) -> None:
-    make_process(tmp_path, 9, 4)
-    assert process_start_ticks(9, str(tmp_path)) == 77
-    assert process_start_ticks(10, str(tmp_path)) is None
-    assert process_start_ticks(os.getpid()) is not None
-
-
-def test_an_unreadable_start_time_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "9" / "stat").mkdir(parents=True)
-    with pytest.raises(ProbeError, match="cannot read"):
-        process_start_ticks(9, str(tmp_path))
 
 
 def test_without_child_lists_the_tree_is_found_by_the_parents(tmp_path: Path) -> None:

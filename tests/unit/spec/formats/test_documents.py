@@ -71,7 +71,7 @@ def test_a_path_that_leads_nowhere_has_the_place_of_what_is_around_it(format_: s
 def test_a_key_that_stands_twice_is_refused_in_every_format(format_: str, text: str, line: int) -> None:
     (problem,) = read_document(text, format_).problems
     assert problem.mark.line == line
-    assert "stands twice" in problem.message
+    assert "duplicate key" in problem.message
 
 
 @pytest.mark.parametrize("format_", FORMATS)

@@ -123,9 +123,9 @@ def test_data_of_user_data_is_json_text() -> None:
     ("text", "words"),
     [
         ('job "a" "b"', "takes one name"),
-        ('job "a" command="x" { command "y"; }', "key 'command' stands twice"),
-        ('job "a" { name "b"; }', "key 'name' stands twice"),
-        ("a b=1 b=2", "key 'b' stands twice"),
+        ('job "a" command="x" { command "y"; }', "duplicate key 'command'"),
+        ('job "a" { name "b"; }', "duplicate key 'name'"),
+        ("a b=1 b=2", "duplicate key 'b'"),
         ('job "a" { depends_on x=1; }', "takes values only"),
         ('job "a" depends_on="b"', "is a list"),
     ],

@@ -65,8 +65,8 @@ def test_dates_are_text_as_in_the_other_formats() -> None:
     ("text", "mark", "words"),
     [
         ("a = 1\nb = \n", Mark(2, 5), "invalid value"),
-        ("[t]\na = 1\n[t]\n", Mark(3, 1), "table 't' stands twice"),
-        ("a = 1\na.b = 2\n", Mark(2, 1), "key 'a.b' stands twice"),
+        ("[t]\na = 1\n[t]\n", Mark(3, 1), "duplicate table 't'"),
+        ("a = 1\na.b = 2\n", Mark(2, 1), "duplicate key 'a.b'"),
         ("a = 'x", Mark(1, 7), "not valid TOML"),
         ("a = 1 b = 2", Mark(1, 7), "not valid TOML"),
         ("a = [1,\n", Mark(2, 1), "not valid TOML"),

@@ -100,7 +100,7 @@ def test_a_number_too_long_for_python_to_write_is_refused() -> None:
 def test_problems_of_the_format_stand_among_the_others() -> None:
     assert problems("name: w\njobs: [{name: a, command: ls, zzz: 1}]\nname: x\n") == [
         "2:31: unknown key 'zzz' in job 'a'; 'joblens schema' has all keys",
-        "3:1: key 'name' stands twice; it was first given on line 1",
+        "3:1: duplicate key 'name'; first given on line 1",
     ]
 
 

@@ -166,7 +166,7 @@ def test_every_mistake_is_told_with_its_place() -> None:
             "checkpoint: {strategy: manual}\n",
             "5:14: strategy manual in checkpoint needs 'op_names' beside it",
         ),
-        ("job_id: a\nresume: b\n", "6:1: resume names the job 'b', job_id another: 'a'"),
+        ("job_id: a\nresume: b\n", "6:1: resume and job_id name different jobs: 'b' and 'a'"),
     ],
 )
 def test_what_cannot_be_together_is_told(more: str, problem: str) -> None:
@@ -176,7 +176,7 @@ def test_what_cannot_be_together_is_told(more: str, problem: str) -> None:
 @pytest.mark.parametrize("path", ["out.txt", "folder"])
 def test_an_export_of_no_known_format_is_refused(path: str) -> None:
     (problem,) = told(f"dataset_path: a\nexport_path: {path}\nprocess: [a]\n")
-    assert "end it with .jsonl, .json or .parquet, or say export_type" in problem
+    assert "end it with .jsonl, .json or .parquet, or set export_type" in problem
     said = recipe_of(f"dataset_path: a\nexport_path: {path}\nexport_type: jsonl\nprocess: [a]\n")
     assert said.export_type == "jsonl"
 
@@ -206,12 +206,12 @@ def test_files_that_are_no_recipes_say_what_is_missing(text: str, problem: str) 
     [
         (
             "work_dir: '{foo}/x'",
-            "work_dir has {foo}, which stands for nothing; there are {work_dir} and {job_id}",
+            "work_dir has {foo}, an unknown placeholder; use {work_dir} or {job_id}",
         ),
         ("checkpoint_dir: '{workdir}/x'", "did you mean {work_dir}?"),
         (
             "work_dir: s3://bucket/x",
-            "work_dir: s3://bucket/x is an address; only files that this machine sees",
+            "work_dir: s3://bucket/x is a URL; only local files",
         ),
         ("job_id: .hidden", "must begin with a letter, a digit or '_', not '.hidden'"),
         ("job_id: a/b", "must be letters, digits, '_', '-' and '.', not 'a/b'"),
@@ -227,7 +227,7 @@ def test_places_and_ids_that_cannot_be_are_told_with_why(line: str, words: str) 
 def test_a_dataset_elsewhere_is_told_as_that() -> None:
     text = "dataset_path:\n  - a.jsonl\n  - hdfs://x/b.jsonl\nexport_path: b.jsonl\nprocess: [a]\n"
     (said,) = told(text)
-    assert said.startswith("3:5: dataset_path: hdfs://x/b.jsonl is an address")
+    assert said.startswith("3:5: dataset_path: hdfs://x/b.jsonl is a URL")
 
 
 @pytest.mark.parametrize(

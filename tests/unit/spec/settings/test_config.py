@@ -6,9 +6,8 @@ import pytest
 
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Accounting
-from joblens.model.settings import Settings
+from joblens.model.settings import Kind, Settings, all_settings, names_of
 from joblens.spec.settings.config import read_config, value_from_text
-from joblens.spec.settings.settings_list import Kind, all_settings, names_of
 
 HERE = "/project/joblens.yml"
 
@@ -137,7 +136,7 @@ def test_an_empty_file_or_section_sets_nothing(text: str) -> None:
         ("output: {dir: ''}", "joblens.yml:1:10: output.dir must be a path, not ''"),
         ("logs: {level: loud}", "joblens.yml:1:8: logs.level must be one of"),
         ("logs: {level: 10}", "joblens.yml:1:8: logs.level must be one of"),
-        ("store: {url: a.db, url: b.db}", "joblens.yml:1:20: key 'url' stands twice"),
+        ("store: {url: a.db, url: b.db}", "joblens.yml:1:20: duplicate key 'url'"),
         ("store: [", "joblens.yml:2:1: not valid YAML"),
     ],
 )

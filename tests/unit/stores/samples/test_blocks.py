@@ -17,7 +17,7 @@ from joblens.model.jobs.sample import (
     Sample,
 )
 from joblens.stores.samples.blocks import decode_block, encode_block
-from joblens.stores.sqlite.sample_tables import decode_sample, encode_sample
+from joblens.stores.samples.rows import decode_samples, encode_piece, encode_row
 from tests.unit.stores.sample_series import busy_series, gpu_series
 
 # Written by a joblens that knew one table only, from the series that is still made today.
@@ -60,7 +60,7 @@ def test_what_was_encoded_comes_back(samples: list[Sample]) -> None:
 @given(_SAMPLE)
 @settings(max_examples=100, deadline=None)
 def test_a_single_sample_comes_back_before_it_is_in_a_block(sample: Sample) -> None:
-    assert decode_sample(encode_sample(sample)) == sample
+    assert decode_samples(encode_row(sample)) == [sample]
 
 
 @pytest.mark.parametrize(("name", "count"), [("version-1", 3), ("version-2", 20)])
@@ -71,7 +71,7 @@ def test_blocks_of_earlier_versions_are_read(name: str, count: int) -> None:
 
 
 def test_a_single_sample_of_an_earlier_version_is_read() -> None:
-    assert decode_sample((_OLD / "single").read_bytes()) == busy_series(3)[2]
+    assert decode_samples((_OLD / "single").read_bytes()) == busy_series(3)[2:]
 
 
 @pytest.mark.parametrize("count", [3, 20])
@@ -96,7 +96,7 @@ def test_every_number_of_every_table_has_its_own_place() -> None:
     sample = msgspec.convert({"at_us": 1, "elapsed_us": 1}, Sample)
     full = msgspec.structs.replace(sample, **tables)
     assert decode_block(encode_block([full])) == [full]
-    assert decode_sample(encode_sample(full)) == full
+    assert decode_samples(encode_row(full)) == [full]
 
 
 def test_tables_are_the_last_fields_of_a_sample_in_their_own_order() -> None:
@@ -110,7 +110,7 @@ def test_a_gpu_of_which_nothing_could_be_read_is_told_from_one_that_is_not_used(
         Sample(at_us=3, elapsed_us=3, gpus={"GPU-1": GpuReading()}),
     ]
     assert decode_block(encode_block(samples)) == samples
-    assert [decode_sample(encode_sample(sample)) for sample in samples] == samples
+    assert [decode_samples(encode_row(sample)) for sample in samples] == [[sample] for sample in samples]
 
 
 def test_more_devices_than_the_earlier_versions_could_number_are_kept() -> None:
@@ -124,7 +124,14 @@ def test_an_absurd_number_in_a_table_costs_only_its_entry() -> None:
     sample = Sample(at_us=5, elapsed_us=5, interfaces={"eth0": absurd, "lo": InterfaceIo(rx_bytes=3)})
     kept = msgspec.structs.replace(sample, interfaces={"lo": InterfaceIo(rx_bytes=3)})
     assert decode_block(encode_block([sample])) == [kept]
-    assert decode_sample(encode_sample(sample)) == kept
+    assert decode_samples(encode_row(sample)) == [kept]
+
+
+def test_an_absurd_number_of_a_gpu_costs_only_itself_in_every_encoding() -> None:
+    sample = Sample(at_us=5, elapsed_us=5, gpus={"a": GpuReading(power_mw=1 << 70, fan_speed=4)})
+    kept = Sample(at_us=5, elapsed_us=5, gpus={"a": GpuReading(fan_speed=4)})
+    for data in (encode_block([sample]), encode_row(sample), encode_piece([sample])):
+        assert decode_samples(data) == [kept]
 
 
 def test_a_busy_gpu_takes_less_than_twenty_bytes_a_sample() -> None:

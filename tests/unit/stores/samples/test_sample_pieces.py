@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from joblens.model.errors import StoreCorrupt
 from joblens.model.jobs.sample import SAMPLE_COLUMNS, DeviceIo, GpuReading, InterfaceIo, Sample
-from joblens.stores.postgres.sample_tables import decode_samples, encode_piece, is_piece, joined_pieces
 from joblens.stores.samples.blocks import encode_block
+from joblens.stores.samples.rows import decode_samples, encode_piece, is_piece, joined_pieces, pack_piece
 
 _numbers = st.integers(-(1 << 63) + 1, (1 << 63) - 1)
 _names = st.text(max_size=12).filter(lambda text: text.isprintable())
@@ -74,12 +74,6 @@ def test_a_piece_that_was_cut_off_is_told_as_such() -> None:
 
 
 def test_columns_and_tables_of_a_newer_joblens_are_left_out() -> None:
-    import msgspec
-
-    from joblens.stores.postgres import sample_tables as sample_pieces
-
     columns = [1, 2, *[None] * (len(SAMPLE_COLUMNS) - 2), 99]
-    data = sample_pieces._packed(
-        len(columns), [[*columns, {"8:0": {"read_bytes": 5}}, None, None, {"new": {}}]]
-    )
-    assert msgspec.structs.asdict(decode_samples(data)[0])["devices"] == {"8:0": DeviceIo(read_bytes=5)}
+    data = pack_piece(len(columns), [[*columns, {"8:0": {"read_bytes": 5}}, None, None, {"new": {}}]])
+    assert decode_samples(data)[0].devices == {"8:0": DeviceIo(read_bytes=5)}

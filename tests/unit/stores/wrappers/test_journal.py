@@ -16,8 +16,14 @@ from joblens.model.runs.run import UserDataSet
 from joblens.model.writes import Write
 from joblens.ports.store import Store
 from joblens.stores.sqlite import SqliteStore
-from joblens.stores.wrappers.journal import JournaledStore
-from joblens.stores.wrappers.journal_file import JournalOwner, decode_lines, encode_line, file_name, owner_of
+from joblens.stores.wrappers.journal import (
+    JournaledStore,
+    JournalOwner,
+    decode_lines,
+    encode_line,
+    file_name,
+    owner_of,
+)
 from tests.conftest import REPOSITORY, python_path
 from tests.contract.run_builders import attempt, begun, noted, over, run, workflow
 from tests.contract.store_builders import ended, queued, samples, started, threads, whole_job

@@ -20,12 +20,12 @@ _JOB = Job(uuid="3f8a21b2-c4d5-4e6f-a7b8-c9d0e1f2a3b4", argv=("true",), created_
 @pytest.mark.parametrize(
     ("changes", "part", "words"),
     [
-        ({}, "memory", "not asked for; joblens run --probes +memory"),
-        ({"probes": ()}, "threads", "not asked for; joblens run --probes +threads"),
+        ({}, "memory", "not measured; use joblens run --probes +memory"),
+        ({"probes": ()}, "threads", "not measured; use joblens run --probes +threads"),
         ({"attached": "process 7"}, "memory", "joblens attach … --probes +memory"),
-        ({"argv": ()}, "memory", "a program measured itself, or it was imported"),
-        ({"monitor": False}, "threads", "nothing was looked at while it ran"),
-        ({}, "threads", "not looked at yet"),
+        ({"argv": ()}, "memory", "the program measured itself, or the record was imported"),
+        ({"monitor": False}, "threads", "nothing was measured while it ran"),
+        ({}, "threads", "not sampled yet"),
     ],
 )
 def test_why_there_is_nothing_depends_on_what_was_asked_for(

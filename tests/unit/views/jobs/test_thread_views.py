@@ -70,13 +70,13 @@ def test_parts_of_memory_that_are_unknown_for_one_reason_are_told_together_and_i
         "pss_bytes": "not allowed",
     }
     lines = render_part("memory", _look(Details(memory=MemoryDepth(at_us=1, unknown=unknown))))
-    assert "  not known: anonymous, page cache, by node (no group)" in lines
-    assert "  not known: proportional (not allowed)" in lines
+    assert "  unknown: anonymous, page cache, by node (no group)" in lines
+    assert "  unknown: proportional (not allowed)" in lines
 
 
 def test_a_young_jobs_peers_have_not_been_looked_at_yet() -> None:
     sample = Sample(at_us=1, elapsed_us=1, network_rx_bytes=5, network_tx_bytes=5)
     assert (
         render_part("network", _look(Details(), samples=(sample,)))[-1]
-        == "  with whom is not known: nobody has looked yet"
+        == "  endpoints unknown: not sampled yet"
     )

@@ -21,14 +21,14 @@ def test_a_process_larger_than_the_memory_peak_is_explained(largest: int, is_exp
     )
     (line,) = [line for line in render_usage(usage, 1.0, 120, PLAIN) if "largest process" in line]
     assert "wait4 rusage" in line
-    assert ("libraries it shares with others" in line) is is_explained
+    assert ("includes shared libraries" in line) is is_explained
 
 
 def test_what_nobody_looked_at_is_not_listed_as_unknown_and_what_could_not_be_read_is() -> None:
     usage = Usage(unknown={"gpu_busy_usec": NOT_MEASURED, "network_rx_bytes": "not permitted"})
     text = "\n".join(render_usage(usage, 1.0, 120, PLAIN))
     assert "GPU" not in text
-    assert "not known: received (not permitted)" in text
+    assert "unknown: received (not permitted)" in text
 
 
 def test_a_job_that_used_no_gpu_has_no_lines_about_gpus() -> None:
@@ -47,7 +47,7 @@ def test_why_co2_is_not_known_is_told_where_energy_is(energy: int | None, is_tol
 def test_who_has_set_a_grid_factor_is_told_why_there_is_no_co2() -> None:
     usage = with_co2(Usage(unknown={"energy_package_uj": "no RAPL"}), 380)
     text = "\n".join(render_usage(usage, 1.0, 120, PLAIN))
-    assert "not known: CO2 (the energy it used is not known)" in text
+    assert "unknown: CO2 (the energy it used is not known)" in text
 
 
 def test_every_number_of_a_usage_has_a_line() -> None:

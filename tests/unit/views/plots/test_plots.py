@@ -267,7 +267,7 @@ def test_two_sources_apart_in_time_are_laid_over_each_other() -> None:
     chart = cpu_chart([a_source(), a_source(later)])
     (panel,) = chart.panels
     assert isinstance(panel, LinePanel)
-    assert "each begins at 0" in chart.subtitle
+    assert "aligned at their starts" in chart.subtitle
     assert panel.lines[0].x == panel.lines[1].x
 
 

@@ -1,0 +1,280 @@
+"""Foreground session: one job on the user's terminal, with signals, streams and a live line."""
+
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from joblens.agent.launcher.launch import LaunchPlan
+from joblens.agent.session.context import AgentContext
+from joblens.agent.session.session import JobSession
+from joblens.agent.terminal.streams import JobStreams, OutputFiles
+from joblens.agent.terminal.tty import Keyboard, LiveLine, RawTerminal, is_in_foreground, leaves_line_open
+from joblens.engine.life.job_life import EndCause
+from joblens.model.jobs.job import Job, Record
+from joblens.model.jobs.sample import Sample
+from joblens.model.writes import CancelAsked
+
+if TYPE_CHECKING:
+    from joblens.agent.measuring.readings import LiveReadings
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+_KEPT_FOR_LIVE_LINE = 60
+_LOOK_EVERY_S = 1.0
+_LOOK_FOR_PROMPT_S = 0.1
+_OLD_US = 800_000  # a sample that is no longer what the job does now
+_LAST_WORDS_S = 1.0  # for the reader to take what is left when the job did not end by itself
+
+RenderLive = Callable[[list[Sample]], str]
+
+
+class Foreground:
+    """Takes the process's signals and its terminal for as long as `run` lasts."""
+
+    def __init__(
+        self,
+        job: Job,
+        plan: LaunchPlan,
+        context: AgentContext,
+        *,
+        output: OutputFiles | None,
+        render_live: RenderLive | None,
+        warn: Callable[[str], None],
+    ) -> None:
+        """`plan` says what to run; its streams are chosen here. `output` None: the job inherits ours.
+        `render_live` None: no live line."""
+        self._context = context
+        self._warn = warn
+        self._render_live = render_live
+        self._live = LiveLine(2) if render_live is not None else None
+        self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
+        self._readings: LiveReadings | None = None
+        self._next_look_s = time.monotonic() + _LOOK_EVERY_S
+        self._was_interrupted_by_key = False
+        self._was_interrupted = False
+        self._has_given_up_showing = False
+        # Without pumps nobody knows what the job printed last.
+        self.stdout_ends_in_newline = output is not None
+        self.stderr_line_is_open = False  # by what was printed last where our own words go
+        self._shares_screen = os.isatty(1) and os.isatty(2)
+        takes_keys = os.isatty(0) and is_in_foreground(0)
+        streams = self._streams = self._connect(output, takes_keys=takes_keys)
+        real = RawTerminal(0, ends_lines=not takes_keys)
+        self._keyboard = (
+            Keyboard(context.loop, real, streams.terminals, self._interrupt)
+            if streams is not None and streams.terminal is not None and os.isatty(0)
+            else None
+        )
+        plan = replace(
+            plan,
+            stdio=streams.stdio if streams else (0, 1, 2),
+            new_session=streams is not None,
+            controlling_terminal=streams.controlling if streams else None,
+            terminal_modes=real.modes if self._keyboard and takes_keys else None,
+        )
+        self.session = JobSession(
+            job,
+            plan,
+            context,
+            output=output,
+            on_sample=self._sampled,
+            drain=streams.take_rest if streams else None,
+        )
+
+    def _connect(self, output: OutputFiles | None, *, takes_keys: bool) -> JobStreams | None:
+        if output is None:
+            return None
+        return JobStreams(
+            self._context.loop,
+            output,
+            takes_keys=takes_keys,
+            before_write=self._live.erase if self._live else lambda: None,
+            after_write=(self._note_stdout, self._note_stderr),
+            warn=self._say,
+        )
+
+    def run(self) -> Record:
+        """Raises LaunchError when the job cannot be started; its record is kept all the same."""
+        handlers = self._take_signals()
+        try:
+            self.session.start()
+            if self._streams is not None:
+                self._streams.let_go_of_job_side()
+                self._streams.start()
+            if self._keyboard is not None and self.session.record.attempt is not None:
+                self._keyboard.job_group = self.session.record.attempt.pid or -1
+                self._keyboard.take()
+            self._context.loop.add_timed(self)
+            self._context.loop.run_until(lambda: self.session.is_over)
+            self._show_rest()
+        finally:
+            if not self.session.is_over:
+                self.session.kill_now()  # joblens itself failed; the job must not go on unwatched
+            if self._live is not None:
+                self._live.erase()
+            if self._keyboard is not None:
+                self._keyboard.give_back()
+            if self._streams is not None:
+                self._streams.close()
+            if self._readings is not None:
+                self._readings.close()
+            self._context.loop.remove_timed(self)
+            self._give_signals_back(handlers)
+        if self.session.error is not None:
+            raise self.session.error
+        return self.session.record
+
+    def _show_rest(self) -> None:
+        """The record is safe; what the reader of our output has not taken yet is still to be shown."""
+        if self._streams is None:
+            return
+        patience_s = _LAST_WORDS_S if self.session.was_asked_to_stop else float("inf")
+        give_up_s = time.monotonic() + patience_s
+        streams = self._streams
+        self._context.loop.run_until(
+            lambda: streams.have_shown_all or self._has_given_up_showing or time.monotonic() > give_up_s
+        )
+
+    # ---- keys and signals ----------------------------------------------------------------------
+
+    def _interrupt(self) -> None:
+        """The key that interrupts was pressed while a plain command runs."""
+        self._was_interrupted_by_key = True
+        self._next_look_s = time.monotonic() + _LOOK_FOR_PROMPT_S
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            self._end_job(signal.SIGINT)
+        else:
+            # What the terminal would have done: a script or a pipeline around us hears of it as well,
+            # and it comes back to us as a signal.
+            os.killpg(0, signal.SIGINT)
+
+    def _end_job(self, number: int) -> None:
+        if self.session.is_over:
+            self._has_given_up_showing = True
+        else:
+            self._was_interrupted |= number == signal.SIGINT
+            self.session.ask_stop(EndCause.CANCELLED, number)
+
+    @property
+    def died_of_interrupt(self) -> bool:
+        """A Ctrl-C came and the job did not take it for anything but its end."""
+        outcome = self.session.record.outcome
+        return self._was_interrupted and outcome is not None and outcome.signal == signal.SIGINT
+
+    def _take_signals(self) -> dict[int, Any]:
+        """What is ignored already stays so: nohup, or a script that started us with '&', wants that."""
+        before: dict[int, Any] = {}
+        for number in (*_ENDING, *_PASSED_ON, signal.SIGWINCH):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, self._on_signal)
+        # Setting up a terminal from the background must not stop us.
+        before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        self._wakeup_before = signal.set_wakeup_fd(self._context.loop.wake_fd, warn_on_full_buffer=False)
+        return before
+
+    def _give_signals_back(self, handlers: dict[int, Any]) -> None:
+        signal.set_wakeup_fd(self._wakeup_before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._context.loop.call(lambda: self._handle_signal(number))
+
+    def _handle_signal(self, number: int) -> None:
+        if number == signal.SIGWINCH and self._streams is not None:
+            self._streams.copy_size()
+        elif number in _ENDING:
+            self._end_job(number)
+        elif number != signal.SIGWINCH:
+            if number == signal.SIGCONT and self._keyboard is not None:
+                self._keyboard.take()
+            self.session.forward_signal(number)
+
+    # ---- while it runs -------------------------------------------------------------------------
+
+    def _sampled(self, sample: Sample) -> None:
+        """On the sampler's thread."""
+        if self._live is not None:
+            self._recent.append(sample)
+            self._context.loop.call(self._draw)
+
+    def _draw(self) -> None:
+        if self._live is None or self._render_live is None or self.session.is_over or not self._recent:
+            return
+        if self._holds_a_conversation() or not is_in_foreground(2):
+            self._live.erase()
+        else:
+            self._live.draw(self._render_live(list(self._recent)))
+
+    def _holds_a_conversation(self) -> bool:
+        """The job reads single keys: it is at a prompt, or it draws the screen itself."""
+        terminals = self._streams.terminals if self._streams else []
+        return not all(terminal.is_line_mode() for terminal in terminals)
+
+    def _note_stdout(self, chunk: bytes) -> None:
+        self.stdout_ends_in_newline = chunk.endswith(b"\n")
+        if self._shares_screen:
+            self._note_line(chunk)
+        if self._live is not None and os.isatty(1):
+            self._live.note_output(chunk)
+
+    def _note_stderr(self, chunk: bytes) -> None:
+        self._note_line(chunk)
+        if self._live is not None:
+            self._live.note_output(chunk)
+
+    def _note_line(self, chunk: bytes) -> None:
+        self.stderr_line_is_open = leaves_line_open(chunk, was_open=self.stderr_line_is_open)
+
+    def _say(self, text: str) -> None:
+        if self._live is not None:
+            self._live.erase()
+        self._warn(text)
+
+    def next_wake_s(self) -> float | None:
+        redraw_at_s = self._live.redraw_at_s if self._live is not None else None
+        return self._next_look_s if redraw_at_s is None else min(self._next_look_s, redraw_at_s)
+
+    def wake(self) -> None:
+        now_s = time.monotonic()
+        if self._live is not None and (due_s := self._live.redraw_at_s) is not None and due_s <= now_s:
+            self._live.redraw_at_s = None
+            self._draw()
+        if self._next_look_s <= now_s:
+            self._look()
+            self._read_now()
+
+    def _read_now(self) -> None:
+        """For the live line of a job that is sampled seldom. Nothing of it is kept."""
+        if self._live is None or self.session.is_over or self.session.job.interval_s <= _LOOK_EVERY_S:
+            return
+        if self._recent and self._context.clock.now_us() - self._recent[-1].at_us > _OLD_US:
+            if self._readings is None:
+                from joblens.agent.measuring.readings import LiveReadings
+
+                self._readings = LiveReadings(self._context.host)
+            reading = self._readings.read(self.session.record)
+            if reading is not None:
+                self._recent.append(reading)
+                self._draw()
+
+    def _look(self) -> None:
+        # A prompt that comes back after an interrupt is to be seen before the next signal is sent.
+        every_s = _LOOK_FOR_PROMPT_S if self._was_interrupted_by_key else _LOOK_EVERY_S
+        self._next_look_s = time.monotonic() + every_s
+        if self._was_interrupted_by_key and self._holds_a_conversation():
+            # It took the interrupt as part of a conversation: it is back at its prompt.
+            self._was_interrupted_by_key = False
+            self.session.forgive()
+        if not self.session.was_asked_to_stop and not self.session.is_over:
+            self._context.recorder.poll_cancels(self._heed_cancel, self._context.loop.call)
+
+    def _heed_cancel(self, asked: Mapping[str, CancelAsked]) -> None:
+        if self.session.job.uuid in asked and not self.session.was_asked_to_stop:
+            self.session.ask_stop(EndCause.CANCELLED)

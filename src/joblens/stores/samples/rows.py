@@ -1,0 +1,142 @@
+"""Samples as MessagePack rows, and the one function that reads any stored samples.
+
+The first byte tells the encoding: below 16 a block, 16 a piece, above a single row (docs/format.md).
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from joblens.model.errors import StoreCorrupt
+from joblens.model.jobs.sample import (
+    SAMPLE_COLUMNS,
+    SAMPLE_TABLES,
+    DeviceIo,
+    Sample,
+    sample_from_row,
+    within_64_bits,
+)
+from joblens.stores.samples.blocks import MAX_PAYLOAD, decode_block
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_PIECE = 16
+_MARK = bytes([_PIECE])
+_WIDTH = len(SAMPLE_COLUMNS)  # the tables follow them
+_NOT_READ = (None,) * (len(SAMPLE_TABLES) - 1)
+_encoder = msgspec.msgpack.Encoder()
+_row_decoder = msgspec.msgpack.Decoder(list[Any])
+_piece_decoder = msgspec.msgpack.Decoder(tuple[int, list[list[Any]]])
+_options: dict[int, int] = {
+    zstd.CompressionParameter.compression_level: 1,
+    zstd.CompressionParameter.checksum_flag: 1,
+}
+_compressor = zstd.ZstdCompressor(options=_options)  # making one costs more than using it
+
+
+def decode_samples(data: bytes) -> list[Sample]:
+    """Raises StoreCorrupt when the data is not what was written."""
+    kind = data[0] if data else 0
+    if kind < _PIECE:
+        return decode_block(data)
+    if kind == _PIECE:
+        width, rows = _unpack_piece(data)
+        try:
+            return [sample_from_row(row, width) for row in rows]
+        except (msgspec.MsgspecError, ValueError, TypeError) as error:
+            raise StoreCorrupt(f"a piece of {len(rows)} samples cannot be read ({error})") from error
+    return [_decode_row(data)]
+
+
+# -- a single row, for the tail of a running job in SQLite: written once per sample
+
+
+def encode_row(sample: Sample) -> bytes:
+    """The tables, then the columns. Without a table but devices the first item is their map or nil, as before
+    there were others; else an array of the tables, each entry an array of its numbers."""
+    try:
+        return _encoder.encode(_row(sample))
+    except OverflowError:
+        return _encoder.encode(_row(within_64_bits(sample)))
+
+
+def _row(sample: Sample) -> tuple[Any, ...]:
+    fields = astuple(sample)
+    tables = fields[_WIDTH:]
+    if tables[1:] == _NOT_READ:
+        return (tables[0], *fields[:_WIDTH])
+    return ([_entries_as_rows(table) for table in tables], *fields[:_WIDTH])
+
+
+def _entries_as_rows(table: dict[str, Struct] | None) -> dict[str, tuple[Any, ...]] | None:
+    return None if table is None else {name: astuple(entry) for name, entry in table.items()}
+
+
+def _decode_row(data: bytes) -> Sample:
+    try:
+        tables, *columns = _row_decoder.decode(data)
+        if isinstance(tables, list):
+            # A newer joblens may have written more tables.
+            known = zip(SAMPLE_TABLES.values(), tables, strict=False)
+            entries = [_rows_as_entries(kind, table) for kind, table in known]
+        else:
+            entries = [msgspec.convert(tables, dict[str, DeviceIo] | None)]
+        return sample_from_row([*columns, *entries], len(columns))
+    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError) as error:
+        raise StoreCorrupt(f"a sample of {len(data)} bytes cannot be read ({error})") from error
+
+
+def _rows_as_entries(kind: type[Struct], table: dict[str, list[Any]] | None) -> dict[str, Any] | None:
+    if table is None:
+        return None
+    names = kind.__struct_fields__
+    return {name: msgspec.convert(dict(zip(names, row, strict=False)), kind) for name, row in table.items()}
+
+
+# -- a piece, for a batch of samples in PostgreSQL: one row of the table, joined cheaply
+
+
+def encode_piece(samples: Iterable[Sample]) -> bytes:
+    samples = list(samples)
+    try:
+        return pack_piece(_WIDTH, [astuple(sample) for sample in samples])
+    except OverflowError:
+        return pack_piece(_WIDTH, [astuple(within_64_bits(sample)) for sample in samples])
+
+
+def is_piece(data: bytes) -> bool:
+    return data[:1] == _MARK
+
+
+def joined_pieces(pieces: Sequence[bytes]) -> bytes | None:
+    """Returns consecutive pieces as one, without decoding samples. None: one is a block, or the numbers of
+    columns differ."""
+    if not all(map(is_piece, pieces)):
+        return None
+    parts = [_unpack_piece(data) for data in pieces]
+    if len({width for width, _ in parts}) != 1:
+        return None
+    return pack_piece(parts[0][0], [row for _, rows in parts for row in rows])
+
+
+def pack_piece(width: int, rows: Sequence[Sequence[Any]]) -> bytes:
+    """Packs rows of `width` columns and the tables."""
+    return _MARK + _compressor.compress(_encoder.encode((width, rows)), zstd.ZstdCompressor.FLUSH_FRAME)
+
+
+def _unpack_piece(data: bytes) -> tuple[int, list[list[Any]]]:
+    decompressor = zstd.ZstdDecompressor()
+    try:
+        payload = decompressor.decompress(data[1:], MAX_PAYLOAD)
+        if not decompressor.eof:  # its checksum comes last
+            raise EOFError("it was cut off")
+        return _piece_decoder.decode(payload)
+    except (zstd.ZstdError, EOFError, msgspec.MsgspecError) as error:
+        raise StoreCorrupt(f"a piece of samples of {len(data)} bytes cannot be read ({error})") from error

@@ -1,0 +1,142 @@
+"""Documentation, help and messages use the words of docs/glossary.md, and none of its "don't say" column."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from joblens.cli.main import COMMANDS, cli
+from tests.conftest import REPOSITORY
+
+# Per area: how many such phrases it still has, and how many statements that begin with a clause. An area that
+# is not listed has none. Remove this once messages are rewritten.
+CEILINGS = {"messages": (100, 31)}
+
+DOCS = REPOSITORY / "docs"
+GLOSSARY = DOCS / "glossary.md"
+SOURCE = REPOSITORY / "src" / "joblens"
+HEADING = "## Say, don't say\n"
+# Text that is made from the help or the program's output, and code.
+GENERATED = re.compile(r"<!-- (\w[\w ]*) -->\n.*?<!-- end of \1 -->\n", re.DOTALL)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`[^`\n]+`")
+SETTING = re.compile(r"^\| `[a-z_0-9]+\.[a-z_0-9.]+` \|.*$", re.MULTILINE)
+OPENER = re.compile(
+    r"(?:^|(?<=[.!?] )|(?<=\| )|(?<=- ))((?:What|Whoever|Those)\b[^.?!|]*[.?!|]?)", re.MULTILINE
+)
+Texts = Iterator[tuple[str, str]]
+
+
+def phrases() -> list[str]:
+    table = GLOSSARY.read_text(encoding="utf-8").partition(HEADING)[2]
+    cells = [line.split("|")[2] for line in table.splitlines() if line.startswith("| ")][1:]
+    return [phrase.strip() for cell in cells for phrase in cell.split(",")]
+
+
+DONT_SAY = re.compile(rf"\b(?:{'|'.join(map(re.escape, phrases()))})\b", re.IGNORECASE)
+
+
+def prose_of(page: Path) -> str:
+    text = page.read_text(encoding="utf-8")
+    if page == GLOSSARY:
+        text = text.partition(HEADING)[0]
+    for pattern in (GENERATED, FENCED, SETTING, INLINE):
+        text = pattern.sub("", text)
+    return text
+
+
+def clauses_in(text: str) -> list[str]:
+    """Returns the statements that begin with What, Whoever or Those; headings are no statements."""
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    return [each for each in OPENER.findall(lines) if not each.rstrip().endswith("?")]
+
+
+def pages(found: list[Path]) -> Texts:
+    for page in found:
+        yield str(page.relative_to(REPOSITORY)), prose_of(page)
+
+
+def help_texts() -> Texts:
+    waiting: list[tuple[str, click.Command]] = []
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        waiting.append((name, command))
+    while waiting:
+        name, command = waiting.pop()
+        if isinstance(command, click.Group):
+            waiting += [(f"{name} {part}", each) for part, each in command.commands.items()]
+        yield name, f"{command.help or ''} {command.short_help or ''}"
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                yield f"{name} {parameter.opts[-1]}", parameter.help or ""
+
+
+def docstrings_of(tree: ast.Module) -> set[int]:
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, kinds)]
+    firsts = [body[0].value for body in bodies if body and isinstance(body[0], ast.Expr)]
+    return {id(value) for value in firsts}
+
+
+def sentences_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields string literals of three words and more that are neither docstrings nor SQL."""
+    docstrings = docstrings_of(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            text = node.value
+            if len(text.split()) >= 3 and not re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", text):
+                yield node.lineno, text
+
+
+def messages() -> Texts:
+    for path in sorted(SOURCE.rglob("*.py")):
+        for line, text in sentences_in(ast.parse(path.read_text(encoding="utf-8"))):
+            yield f"{path.relative_to(SOURCE)}:{line}", text
+
+
+AREAS = {
+    "README": lambda: pages([REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]),
+    "examples": lambda: pages([REPOSITORY / "examples" / "README.md"]),
+    "pages": lambda: pages(sorted(DOCS.glob("*.md"))),
+    "command pages": lambda: pages(sorted((DOCS / "commands").glob("*.md"))),
+    "help": help_texts,
+    "messages": messages,
+}
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_nothing_says_what_the_glossary_says_not_to(area: str) -> None:
+    found = [f"{where}: {match[0]}" for where, text in AREAS[area]() for match in DONT_SAY.finditer(text)]
+    assert len(found) <= CEILINGS.get(area, (0, 0))[0], "\n".join(found)
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_no_statement_begins_with_a_relative_clause(area: str) -> None:
+    """A question may."""
+    found = [f"{where}: {each}" for where, text in AREAS[area]() for each in clauses_in(text)]
+    assert len(found) <= CEILINGS.get(area, (0, 0))[1], "\n".join(found)
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_there_is_text_to_search(area: str) -> None:
+    assert sum(len(text) for _, text in AREAS[area]()) > 300
+
+
+def test_a_phrase_is_found_and_a_word_that_contains_one_is_not() -> None:
+    assert DONT_SAY.search("The job is gone on with.")
+    assert DONT_SAY.search("Placed; 5 rows a second")
+    assert not DONT_SAY.search("mushrooms are replaced by bells' makers".replace("bells'", "label"))
+
+
+def test_a_statement_that_begins_with_a_clause_is_found_and_a_question_is_not() -> None:
+    assert clauses_in("It runs. What it needs is below.") == ["What it needs is below."]
+    assert clauses_in("## What it needs\n| What did it use? | show |") == []
+
+
+def test_the_table_has_both_columns() -> None:
+    assert len(phrases()) > 50
+    assert "" not in phrases()
