@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -116,7 +116,7 @@ def forget_ends(path: str, host: HostFacts) -> None:
 
 
 T = TypeVar("T")
-WriteFilter = Callable[[Sequence[Write]], list[Write]]
+WriteFilter: TypeAlias = "Callable[[Sequence[Write]], list[Write]]"
 
 _PATIENCE_S = 1.9  # a little less than two ticks of a second
 

@@ -170,7 +170,7 @@ def test_at_the_end_of_its_walltime_a_worker_takes_nothing_more_and_then_ends_it
         def end(self) -> None:
             calls.append("end")
 
-        def give_up_place(self, ending: object) -> None:
+        def release_allocation(self, ending: object) -> None:
             calls.append(ending)
 
     class Running:
