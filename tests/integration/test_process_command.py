@@ -147,7 +147,7 @@ def test_a_disk_that_is_too_small_is_told_before_the_run(
         )
         done = joblens("process", recipe, *options, cwd=place)
         assert "disk: the job may need 4.3 MiB at " in done.stderr
-        assert "where 1.0 MiB are free; make room" in done.stderr
+        assert "where 1.0 MiB are free; free space" in done.stderr
     finally:
         subprocess.run(["umount", str(small)], check=True)
 
