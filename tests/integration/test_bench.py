@@ -50,7 +50,7 @@ def solver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_path: Path) ->
 
 
 def test_two_commands_run_in_turns_and_the_slower_one_is_told(joblens: RunJoblens) -> None:
-    slow = f"{sys.executable} -S -c 'import time; time.sleep(0.12)'"
+    slow = f"{sys.executable} -S -c 'import time; time.sleep(0.3)'"
     fast = f"{sys.executable} -S -c 'import time; time.sleep(0.02)'"
     done = joblens("bench", "--json", "-n", "6", "--baseline", fast, "--command", slow, code=0).json
     assert [variant["name"] for variant in done["variants"]] == ["A", "B"]

@@ -100,7 +100,7 @@ def test_a_job_is_looked_for_by_its_name_in_a_folder_of_jobs(running: Path) -> N
 def test_a_folder_of_another_job_is_refused(running: Path) -> None:
     with pytest.raises(InputError, match="not the directory of job k2, but of running"):
         joblens.JobUtils("k2", work_dir=str(running))
-    with pytest.raises(InputError, match="there is not a directory"):
+    with pytest.raises(InputError, match="there is no directory"):
         joblens.JobUtils("k2", work_dir=str(running.parent))
 
 
@@ -144,7 +144,7 @@ def test_a_folder_without_jobs_has_nothing_to_tell(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is not a directory"):
+    with pytest.raises(InputError, match="there is no directory"):
         joblens.JobUtils("job", base_dir=str(tmp_path))
 
 

@@ -124,7 +124,7 @@ def test_an_operator_that_works_on_no_row_fails_the_job_and_leaves_the_export_as
     ran = _process(joblens, tmp_path, "forgot_to_say_bool", rows)
     assert ran.code == 1
     assert told in ran.stderr + ran.stdout
-    assert "TypeError: a mapper gives a row back" in ran.stderr + ran.stdout
+    assert "TypeError: a mapper must return a dict" in ran.stderr + ran.stdout
     assert (tmp_path / "out.jsonl").read_text() == "of an earlier job\n"
 
 

@@ -147,7 +147,7 @@ def test_a_disk_that_is_too_small_is_told_before_the_run(
         )
         done = joblens("process", recipe, *options, cwd=place)
         assert "disk: the job may need 4.3 MiB at " in done.stderr
-        assert "where 1.0 MiB are free; make room" in done.stderr
+        assert "where 1.0 MiB are free; free space" in done.stderr
     finally:
         subprocess.run(["umount", str(small)], check=True)
 
@@ -222,7 +222,7 @@ def test_a_job_that_is_complete_is_not_begun_again(place: Path, joblens: RunJobl
     shutil.rmtree(place / "out" / "monday" / "checkpoints")  # nothing needs them any more
     said = joblens("process", "--resume", "out/monday", cwd=place, code=0).stdout
     assert said.startswith("mine: job monday is already complete\n")
-    assert "61 in, 61 out (100%), 1 rejected (unreadable)" in said
+    assert "61 in, 61 out (100%), 1 rejected (invalid)" in said
     again = joblens("process", "--resume", "out/monday", "--json", cwd=place, code=0).json
     assert (again["uuid"], again["rows_out"], again["runs"]) == (first["uuid"], 61, 1)
     (place / "out" / "rows.jsonl").unlink()
@@ -257,7 +257,7 @@ def test_a_job_that_was_ended_goes_on_to_the_same_rows(
     processes_to_end.append(process)
     wait_until(lambda: is_waiting(place, "monday"))
     refused = joblens("process", recipe, "--resume", "monday", cwd=place, code=2)
-    assert "job monday is running now" in refused.stderr
+    assert "job monday is already running" in refused.stderr
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
@@ -393,4 +393,4 @@ def test_operators_of_a_path_that_is_not_there_are_told_by_the_option(
     place: Path, joblens: RunJoblens
 ) -> None:
     said = joblens("operators", "--path", "nix.py", cwd=place, code=2).stderr
-    assert "--path: there is no file or folder nix.py" in said
+    assert "--path: no such file or folder: nix.py" in said

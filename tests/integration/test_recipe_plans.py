@@ -213,7 +213,7 @@ def test_a_job_never_writes_where_the_next_one_reads(
     if not is_refused:
         plan(other)
         return
-    with pytest.raises(RecipeError, match="would be read as data by the next one"):
+    with pytest.raises(RecipeError, match="would be input of the next one"):
         plan(other)
 
 

@@ -41,9 +41,8 @@ def _assert_exact(
     text = f"{found['right']}/{found['tries']} exact, worst {found['worst_percent']:.1f} %"
     before, after = found["cpu_before_the_job_s"], found["cpu_after_the_truth_s"]
     if before and after:
-        window = (
-            f"before {1000 * before[1]:.0f} ms, after {1000 * after[0]:+.0f} to {1000 * after[1]:+.0f} ms"
-        )
+        ends = f"after {1000 * after[0]:+.0f} to {1000 * after[1]:+.0f} ms"
+        window = f"before {1000 * before[0]:.0f} ms (most {1000 * before[1]:.0f}), {ends}"
         summary.note(session.name, f"CPU outside the truth, {target}", window)
     summary.note(session.name, f"kill -9 {target}", text)
     summary.exact(f"totals after kill -9 of {target}", found["right"], found["tries"])

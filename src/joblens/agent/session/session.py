@@ -68,8 +68,7 @@ class JobSession:
         drain: Callable[[], None] | None = None,
         prepared: PreparedLauncher | None = None,
     ) -> None:
-        """`on_outcome` is called before the outcome is recorded, `on_end` when everything is done.
-        `prepared`: a launcher that already waits for a job."""
+        """Calls `on_outcome` before the outcome is recorded, `on_end` when everything is done."""
         self.job = job
         self.record = Record(status=Status.QUEUED, job=job)
         self._plan = plan
@@ -79,8 +78,8 @@ class JobSession:
         self._on_outcome = on_outcome
         self._on_end = on_end
         self._prepared = prepared
-        self._is_pumped = drain is not None  # whoever pumps the output also bounds it
-        self._drain = drain  # brings home what the job has printed and nobody has read yet
+        self._is_pumped = drain is not None  # the pump bounds the output
+        self._drain = drain  # reads the rest of the job's output
         early = job.early_signal
         self._life = JobLife(
             timeout_s=job.requirements.timeout_s if job.enforce else None,

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from joblens.model.jobs.details import Hardware
 from joblens.probes.cgroup.layout import CgroupLayout, read_layout
-from joblens.probes.network.cgroup_network import parse_host_network
 from joblens.probes.proc.kernel_files import (
     DRM_DRIVERS,
     USEC_PER_TICK,
+    parse_host_network,
     pread_whole,
     read_text,
 )

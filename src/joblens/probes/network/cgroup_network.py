@@ -166,19 +166,6 @@ def interfaces_since(
     }
 
 
-def parse_host_network(data: bytes) -> dict[str, int]:
-    """What all interfaces of the machine but loopback carried. Traffic through a bridge counts at each of
-    its interfaces."""
-    received = sent = 0
-    for line in data.splitlines()[2:]:
-        name, _, rest = line.rpartition(b":")
-        if name.strip() != b"lo":
-            words = rest.split(None, _TX_BYTES + 1)
-            received += int(words[_RX_BYTES])
-            sent += int(words[_TX_BYTES])
-    return {"host_network_rx_bytes": received, "host_network_tx_bytes": sent}
-
-
 INGRESS, EGRESS = 0, 1  # where a group's packets pass a program
 
 _CALL_NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361}

@@ -321,3 +321,19 @@ def _telling_call(number: int, *arguments: Any) -> int:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return result
+
+
+_RX_FIELD, _TX_FIELD = 0, 8  # bytes received and sent, of a line of /proc/net/dev
+
+
+def parse_host_network(data: bytes) -> dict[str, int]:
+    """Parses /proc/net/dev: bytes of all interfaces but loopback. Traffic through a bridge counts at each of
+    its interfaces."""
+    received = sent = 0
+    for line in data.splitlines()[2:]:
+        name, _, rest = line.rpartition(b":")
+        if name.strip() != b"lo":
+            words = rest.split(None, _TX_FIELD + 1)
+            received += int(words[_RX_FIELD])
+            sent += int(words[_TX_FIELD])
+    return {"host_network_rx_bytes": received, "host_network_tx_bytes": sent}

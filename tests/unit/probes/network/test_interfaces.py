@@ -10,9 +10,9 @@ from joblens.probes.network.cgroup_network import (
     SAME_NETWORK,
     InterfacesProbe,
     interfaces_since,
-    parse_host_network,
     parse_interfaces,
 )
+from joblens.probes.proc.kernel_files import parse_host_network
 
 TWO = b"""Inter-|   Receive                                  |  Transmit
  face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier
