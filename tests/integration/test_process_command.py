@@ -230,7 +230,7 @@ def test_a_job_that_is_complete_is_not_begun_again(place: Path, joblens: RunJobl
     assert said.startswith("mine: job monday goes on\n")
     assert ", run 2 (" in said
     assert " in this run\n" in said
-    assert "  in all 2 runs together:\n" in said
+    assert "  all 2 runs together:\n" in said
     assert len(rows_of(place / "out" / "rows.jsonl")) == 61
 
 
