@@ -223,7 +223,7 @@ def test_a_file_that_changed_since_is_told_of_and_not_copied(desk: WorkflowDesk)
     (desk.folder / "in.csv").write_text("something else\n")
     crate = desk.folder / "crate"
     done = desk.call("export", "ro-crate", "1.1", "-o", crate, "--with-files", code=0)
-    assert "1 file gone or changed since" in done.stderr
+    assert "1 file missing or changed since" in done.stderr
     [raw] = [one for one in entities(crate).values() if one.get("name") == "in.csv"]
     assert raw["@id"].startswith("file://")
     assert raw.get("sha256", before) == before

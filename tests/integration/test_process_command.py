@@ -228,9 +228,9 @@ def test_a_job_that_is_complete_is_not_begun_again(place: Path, joblens: RunJobl
     (place / "out" / "rows.jsonl").unlink()
     said = joblens("process", "--resume", "out/monday", cwd=place, code=0).stdout
     assert said.startswith("mine: job monday goes on\n")
-    assert ", its run 2; " in said
+    assert ", run 2 (" in said
     assert " in this run\n" in said
-    assert "  in all 2 runs together:\n" in said
+    assert "  all 2 runs together:\n" in said
     assert len(rows_of(place / "out" / "rows.jsonl")) == 61
 
 
