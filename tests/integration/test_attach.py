@@ -261,7 +261,7 @@ def test_a_container_that_somebody_kills_is_not_said_to_have_lacked_memory(
         api.kill(container, signal.SIGKILL)
         code, record = looking.record()
         assert code == 137
-        assert "the engine's kill or stop may have" in str(record["findings"])
+        assert "sent by neither joblens nor the kernel's out-of-memory killer" in str(record["findings"])
     finally:
         api.remove(container)
 

@@ -583,7 +583,7 @@ def test_options_may_stand_before_or_after_the_command(
 
 
 def test_an_unknown_command_suggests_the_nearest(joblens: RunJoblens) -> None:
-    assert "Did you mean 'history'" in joblens("histroy", code=2).stderr
+    assert "did you mean 'joblens history'" in joblens("histroy", code=2).stderr
 
 
 def test_a_reader_that_goes_away_is_no_error(past: Path, joblens: RunJoblens) -> None:
