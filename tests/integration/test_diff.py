@@ -69,7 +69,7 @@ def test_one_job_is_compared_with_the_one_of_its_name_before(desk: WorkflowDesk)
         desk.call("run", "-q", "--name", name, "--", "sleep", word, code=0)
     assert desk.call("diff", "job:3", code=0).stdout.startswith("job 1 → job 3  a\n")
     assert desk.call("diff", "a", code=0).stdout.startswith("job 1 → job 3  a\n")
-    assert "no job of the name 'b' before it" in desk.call("diff", "job:2", code=2).stderr
+    assert "no earlier job of the name 'b'" in desk.call("diff", "job:2", code=2).stderr
 
 
 def test_a_job_that_repeats_another_is_compared_with_that(desk: WorkflowDesk) -> None:

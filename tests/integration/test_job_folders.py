@@ -95,7 +95,7 @@ def test_an_executor_carries_out_only_the_plan_that_it_was_started_for(tmp_path:
         check=False,
     )
     assert ran.returncode == JobIsRunning("").exit_code
-    assert "planned anew" in ran.stderr
+    assert "replanned" in ran.stderr
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -222,7 +222,7 @@ def test_a_full_disk_is_told_with_its_place_and_what_to_do(tmp_path: Path) -> No
     nameless = OSError(28, "No space left on device")
     told = with_place(nameless, (str(tmp_path),))
     assert told.startswith(f"no space left for {tmp_path} (")
-    assert "make room" in told
+    assert "free some space" in told
 
 
 def test_log_lines_have_one_time_and_no_line_of_a_program(tmp_path: Path, data: Path) -> None:

@@ -153,7 +153,7 @@ def test_rows_that_name_files_make_partitions_by_these(tmp_path: Path) -> None:
 
 
 def test_a_budget_that_no_worker_can_keep_is_refused(pages: Path) -> None:
-    with pytest.raises(RecipeError, match="memory_budget_mb: 10 MiB are too little"):
+    with pytest.raises(RecipeError, match="memory_budget_mb: 10 MiB is too little"):
         choose(recipe(pages, memory_budget_bytes=10 * MIB), find_files((str(pages),)), local=MACHINE)
 
 

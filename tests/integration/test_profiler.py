@@ -263,7 +263,7 @@ def test_an_interval_that_is_none_is_refused(interval: Any) -> None:
 def test_what_cannot_be_meant_is_refused_with_words_that_help() -> None:
     with pytest.raises(InputError, match=r"at least 0\.05"):
         ResourceProfiler(interval=0.01)
-    with pytest.raises(InputError, match="expected a dict"):
+    with pytest.raises(InputError, match="expected names"):
         ResourceProfiler(metrics=5)  # type: ignore[arg-type]
     for name in (None, 5, ""):
         with pytest.raises(InputError, match="name or the id of a container"):

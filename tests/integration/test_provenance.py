@@ -141,7 +141,7 @@ def test_it_can_be_switched_off(joblens: RunJoblens, store_path: Path, code: Pat
     (record,) = records(store_path)
     assert record.attempt is not None
     assert (record.attempt.provenance, record.inputs) == ("", ())
-    assert "nobody looked" in joblens("show", "x", "--provenance", code=0).stdout
+    assert "was not recorded" in joblens("show", "x", "--provenance", code=0).stdout
 
 
 def test_large_files_are_known_by_size_alone(joblens: RunJoblens, store_path: Path, code: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_worker_that_runs_out_of_memory_is_told_of_as_such_and_costs_its_parti
     assert summary["status"] == "partial"
     assert summary["failed_partitions"] == [3]
     assert summary["rows_out"] == count_lines(job.recipe.export_path) > 70
-    for words in ("operator 0 hungry: out of memory (256.0 MiB is all there is)", "SIGKILL", "smaller"):
+    for words in ("operator 0 hungry: out of memory (limit 256.0 MiB)", "SIGKILL", "smaller"):
         assert words in summary["error_message"]
     retries = [each for each in events_of(job) if each.event_type == EventType.PARTITION_RETRY]
     assert [each.partition_id for each in retries] == [3]

@@ -78,7 +78,7 @@ def test_an_input_that_is_gone_is_told_and_not_in_the_way(joblens: RunJoblens, t
     joblens("run", "--name", "n", "--", "cat", "data.csv", code=0)
     data.unlink()
     again = joblens("rerun", "n", code=1)
-    assert "data.csv is missing" in again.stderr
+    assert "data.csv is not there" in again.stderr
 
 
 def test_secrets_have_to_be_given_again(joblens: RunJoblens, store_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_options_of_a_job_are_refused_with_a_run(desk: WorkflowDesk, option: str
 def test_options_of_a_run_are_refused_with_a_job(joblens: RunJoblens) -> None:
     joblens("run", "--name", "n", "--", "true", code=0)
     assert "need a run" in joblens("rerun", "n", "--failed", code=2).stderr
-    assert "--jobs goes with a run" in joblens("rerun", "n", "-j", "4", code=2).stderr
+    assert "--jobs needs a run" in joblens("rerun", "n", "-j", "4", code=2).stderr
     assert "--partition goes with a run" in joblens("rerun", "n", "--partition", "p", code=2).stderr
 
 

@@ -142,7 +142,7 @@ def test_a_diff_writes_nothing(desk: WorkflowDesk) -> None:
 def test_after_one_run_of_few_jobs_nothing_is_made_smaller(desk: WorkflowDesk) -> None:
     path = run_file(desk, "yaml")
     done = desk.call("rightsize", "night", "--write", code=0)
-    assert "nothing was made smaller in: large, inner; run it again, or --force" in done.stderr
+    assert "too few runs to lower requests of: large, inner; run it again, or use --force" in done.stderr
     assert path.read_text() == FILES["yaml"]
     assert desk.call("rightsize", "night", "--diff", code=0).stdout == ""
     desk.call("run", path, "--cpus", "8", "--memory", "8g", "-q", code=0)
@@ -172,7 +172,7 @@ def test_a_named_strategy_is_reason_enough(desk: WorkflowDesk) -> None:
 def test_what_is_not_written_is_left_out_without_add(desk: WorkflowDesk) -> None:
     path = run_file(desk, "yaml")
     done = desk.call("rightsize", "night", "--write", "--force", code=0)
-    assert "--add adds them: inner, bare" in done.stderr
+    assert "use --add to add them: inner, bare" in done.stderr
     assert path.read_text().endswith("  - name: bare\n    command: echo bare\n")
     assert "runtime: PT20S\njobs:" in path.read_text()
 

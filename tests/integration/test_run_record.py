@@ -113,7 +113,7 @@ def test_output_that_cannot_be_kept_is_a_warning(run: Runner) -> None:
     (run.folder / "store" / "logs").write_text("a file is in the way")
     ran = run("--", "echo", "shown")
     assert (ran.code, ran.stdout) == (0, b"shown\n")
-    assert b"joblens: warning: the job's output is not kept" in ran.stderr
+    assert b"joblens: warning: the job's output is not recorded" in ran.stderr
 
 
 def test_a_store_that_cannot_be_opened_is_a_warning(run: Runner) -> None:

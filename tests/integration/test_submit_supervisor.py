@@ -71,7 +71,7 @@ def test_a_second_one_that_stays_takes_over_and_adopts(
     second = subprocess.Popen([*JOBLENS, "supervisor", "--stay"], env=one.env(), stderr=subprocess.PIPE)
     processes_to_end.append(second)
     assert second.stderr is not None
-    assert b"waiting for its end" in second.stderr.readline()
+    assert b"waiting for it to end" in second.stderr.readline()
     kill(staying.pid)
     wait_until(lambda: _owner(one, uuid) == second.pid, what="the second supervisor to take over")
     (one.folder / "go").touch()

@@ -181,7 +181,7 @@ def test_totals_without_noted_counters_are_lower_bounds_from_the_waited_processe
 def lower_bound_text(record: Record) -> str:
     assert record.outcome is not None
     (finding,) = (one for one in record.outcome.findings if one.code == "lower-bounds")
-    assert "control group was gone" in finding.text
+    assert "control group was removed" in finding.text
     return finding.text
 
 

@@ -88,7 +88,7 @@ def test_a_run_whose_driver_is_gone_is_told_so(desk: WorkflowDesk) -> None:
     driver.kill()
     driver.wait()
     answer = desk.call("watch", "gated", code=1)
-    assert "the driver of this run has died" in answer.stdout
+    assert "the driver of this run is gone" in answer.stdout
     (desk.folder / "open").touch()
 
 

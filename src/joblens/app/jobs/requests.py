@@ -7,7 +7,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Accounting, ContainerJob, EarlySignal, FileStamp, Granularity, Requirements
 from joblens.model.settings import Settings
@@ -113,6 +112,7 @@ def _check_volume(text: str) -> None:
 def client_env(environ: Mapping[str, str], env: Mapping[str, str], uuid: str) -> dict[str, str]:
     """Of the client, with the container's variables among them: those somebody asked for, and no others."""
     from joblens.agent.containers.protocol import client_variables
+    from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 
     inside = {**env, JOB_ID_VARIABLE: uuid}
     return {**environ, JOB_ID_VARIABLE: uuid, **client_variables(inside)}
