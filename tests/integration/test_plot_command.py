@@ -179,10 +179,10 @@ def test_what_cannot_be_plotted_is_refused_and_nothing_is_written(
         (["empty.db"], "empty.db: no samples"),
         ([str(store_path)], "no time-series file"),
         ([str(tmp_path)], "is a directory"),
-        (["nothing-like-it"], "'nothing-like-it' is no run, workflow or job"),
+        (["nothing-like-it"], "'nothing-like-it' is not a run, workflow or job"),
         (["1"], "'1' is a workflow and a job"),
         (["good.db", "--job-ids", "2,99"], "no job 99 among the jobs to plot"),
-        (["good.db", "--job-ids", "two"], "'two' is no list of job numbers"),
+        (["good.db", "--job-ids", "two"], "'two' is not a list of job numbers"),
         (["good.db", "--format", "gif"], "'gif' is not a format: use html, png, svg"),
         (["good.db", "--prefix", "a/b"], "prefix 'a/b'"),
         (["good.db", "-o", "file"], "file: cannot be made"),
@@ -315,4 +315,4 @@ def test_a_job_is_plotted_by_its_name_and_it_is_told_which_of_several(
         one = joblens("plot", ident, "--format", "svg", code=0)
         assert "resource_plot_job_3.svg" in one.stdout
         assert "is job" not in one.stderr
-    assert "'nobody' is no run, workflow or job" in joblens("plot", "nobody", code=2).stderr
+    assert "'nobody' is not a run, workflow or job" in joblens("plot", "nobody", code=2).stderr

@@ -181,7 +181,7 @@ def test_a_connection_of_the_program_itself_is_used_and_kept(cluster: Any) -> No
 
 
 def test_a_cluster_that_is_not_there_is_told() -> None:
-    with pytest.raises(InputError, match="from a machine of the cluster"):
+    with pytest.raises(InputError, match="on a machine of the cluster"):
         cluster_at("ray://somewhere:10001")
     with pytest.raises(InputError, match="cannot reach a Ray cluster at 'nonsense'"):
         RayPool(1, PLAN, "nonsense", carry)

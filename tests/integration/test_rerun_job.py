@@ -140,7 +140,7 @@ def test_options_of_a_run_are_refused_with_a_job(joblens: RunJoblens) -> None:
     joblens("run", "--name", "n", "--", "true", code=0)
     assert "need a run" in joblens("rerun", "n", "--failed", code=2).stderr
     assert "--jobs needs a run" in joblens("rerun", "n", "-j", "4", code=2).stderr
-    assert "--partition goes with a run" in joblens("rerun", "n", "--partition", "p", code=2).stderr
+    assert "--partition needs a run" in joblens("rerun", "n", "--partition", "p", code=2).stderr
 
 
 def test_a_job_runs_again_on_the_engine_that_is_asked_for(

@@ -292,7 +292,7 @@ def test_the_password_of_a_broker_is_not_recorded_and_is_asked_for_at_resume(
     assert b"gehe1m" not in desk.store_path.read_bytes()
     monkeypatch.setenv("JOBLENS_QUEUE_BROKER", "redis://other:6379/0")
     other = desk.call("resume", "slow", code=2).stderr
-    assert "uses the broker of the run, redis://127.0.0.1:1/0, not redis://other:6379/0" in other
+    assert "using the run's broker redis://127.0.0.1:1/0, not redis://other:6379/0" in other
     monkeypatch.delenv("JOBLENS_QUEUE_BROKER")
     for command in (("resume", "slow"), ("resume", "slow", "--detach"), ("run-jobs", "slow")):
         told = desk.call(*command, code=2)
