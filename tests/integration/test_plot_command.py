@@ -185,7 +185,7 @@ def test_what_cannot_be_plotted_is_refused_and_nothing_is_written(
         (["good.db", "--job-ids", "two"], "'two' is not a list of job numbers"),
         (["good.db", "--format", "gif"], "'gif' is not a format: use html, png, svg"),
         (["good.db", "--prefix", "a/b"], "prefix 'a/b'"),
-        (["good.db", "-o", "file"], "file: cannot be made"),
+        (["good.db", "-o", "file"], "file: cannot be created"),
     ):
         done = joblens("plot", *words, code=2)
         assert message in done.stderr, words
